@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NeMo Gym: evaluate LLM agents in environments and collect rollouts to train them.
 
-Importing this package costs next to nothing. Its one effect on the process: the folders that hold servers
-(`resources_servers`, `responses_api_agents`, `responses_api_models`, ...) become importable from every search root.
-The common names below are loaded on first use.
+Importing this package is cheap. It has one side effect: the server folders (`resources_servers`,
+`responses_api_agents`, `responses_api_models`, ...) of every search root become importable. The common names below are
+loaded on first use.
 """
 
 import importlib
@@ -75,9 +75,9 @@ __all__ = sorted(  # noqa: PLE0605
 
 
 def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
-    """Folders in which servers, configs and data are looked up, best first.
+    """Return the folders to search for servers, configs and data, highest priority first.
 
-    The entries of `NEMO_GYM_EXTRA_ROOTS`, then those of `sys_path` (where given) that are neither the current nor the
+    The entries of `NEMO_GYM_EXTRA_ROOTS`, then those of `sys_path` (if given) other than the current folder and the
     install folder, then the current folder, then the folder the package is installed in.
     """
     extra = [Path(entry) for entry in os.environ.get(NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, "").split(os.pathsep) if entry]
@@ -91,7 +91,7 @@ def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Pat
 
 
 def _resolve_under_cwd_or_install(rel: str | Path, *, validator: Callable[[Path], bool] | None = None) -> Path:
-    """The first place under the search roots where `rel` exists, or where `validator` accepts it."""
+    """Return the first path under the search roots where `rel` exists, or that `validator` accepts."""
     path = Path(rel)
     if path.is_absolute():
         return path
@@ -101,11 +101,11 @@ def _resolve_under_cwd_or_install(rel: str | Path, *, validator: Callable[[Path]
 
 
 def _make_servers_importable() -> None:
-    """Let `import` find the servers of every search root; of two folders with one name, the one that comes first."""
+    """Make the servers of every search root importable; if two folders share a name, the first one wins."""
     roots = [str(root) for root in component_search_roots()]
     cwd = Path.cwd()
     if project := next((above.parent for above in (cwd, *cwd.parents) if above.name in SERVER_TYPES), None):
-        # Whoever runs `pytest` in the folder of a server means the servers of that project.
+        # Running `pytest` inside a server's folder means that project's servers.
         roots = list(dict.fromkeys([*roots[:-1], str(project), roots[-1]]))
     known = set(roots)
     sys.path[:] = [*roots, *(entry for entry in sys.path if entry and os.path.abspath(entry) not in known)]

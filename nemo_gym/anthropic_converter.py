@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anthropic Messages ↔ Responses, so that clients of that API can talk to any model server.
+"""Convert between Anthropic Messages and Responses, so that Anthropic clients can talk to any model server.
 
-What each direction keeps and loses is said in `nemo_gym._wire.converters.anthropic`.
+`nemo_gym._wire.converters.anthropic` documents what each direction keeps and loses.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsN
 def messages_to_responses_create_params(
     body: AnthropicMessagesRequest | Mapping[str, Any],
 ) -> NeMoGymResponseCreateParamsNonStreaming:
-    """Return the Responses request that asks for the same; a malformed `body` is a pydantic `ValidationError`."""
+    """Return the equivalent Responses request; raise a pydantic `ValidationError` if `body` is malformed."""
     return convert_request(AnthropicMessagesRequest.model_validate(body), lambda: uuid4().hex)
 
 
 def response_to_anthropic_message(response: NeMoGymResponse, model: str | None = None) -> dict[str, Any]:
-    """Return the reply as Anthropic's API would give it; `model` is the name that the client asked for."""
+    """Return the reply in the shape of Anthropic's API; `model` is the model name the client asked for."""
     return convert_response(response, model)

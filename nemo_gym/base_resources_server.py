@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of resources servers: tools, state per session, and `verify`, which turns a response into a reward."""
+"""Base classes of resources servers: tools, per-session state, and `verify`, which turns a response into a reward."""
 
 import asyncio
 from abc import abstractmethod
@@ -42,11 +42,11 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
 
     expose_tools_over_mcp: bool = False
-    """Offer the tools over MCP at `/mcp` as well."""
+    """Also offer the tools over MCP at `/mcp`."""
 
 
 class BaseRunRequest(BaseModel):
-    """What an agent is asked to play: the create params of a task."""
+    """A request to run one task: its create params."""
 
     responses_create_params: NeMoGymResponseCreateParamsNonStreaming
 
@@ -64,21 +64,21 @@ class BaseVerifyResponse(BaseVerifyRequest):
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
-    """A reward that is made up of named parts."""
+    """A verify response whose reward is made up of named parts."""
 
     reward_components: dict[str, float]
 
 
 class BaseSeedSessionRequest(BaseModel):
-    """What a session needs to begin; servers with state add fields of the task."""
+    """A request to start a session; servers with state add task fields."""
 
 
 class BaseSeedSessionResponse(BaseModel):
-    """What a session tells the agent when it begins."""
+    """What the server tells the agent when a session starts."""
 
 
 def normalize_tool_name(name: str, server_name: str | None = None) -> str:
-    """`name` without the namespace `mcp__<server>__` that MCP clients put in front."""
+    """Return `name` without the `mcp__<server>__` prefix that MCP clients add."""
     prefix = "mcp__"
     if not name.startswith(prefix):
         return name
@@ -95,19 +95,19 @@ class BaseResourcesServer(BaseServer):
 
 
 class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleServer):
-    """A resources server: override `verify`, and add routes for tools in `setup_webserver`."""
+    """A resources server: override `verify`, and add tool routes in `setup_webserver`."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
-    """Whether stored responses can be scored again later; a config class that says it too has the last word."""
+    """Whether stored responses can be scored again later; a config class that also sets this takes precedence."""
     MEAN_REWARDS_BY: ClassVar[str | None] = None
-    """A field of the verify response: `compute_metrics` gives the mean reward for each of its values."""
+    """A field of the verify response; `compute_metrics` returns the mean reward for each of its values."""
 
     _failure_kind: ClassVar[FailureKind] = "tool_server"
 
     config: BaseResourcesServerConfig
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the endpoints that every resources server has."""
+        """Return the app with the endpoints of every resources server."""
         app = self.new_app()
         self.setup_session_middleware(app)
         app.add_middleware(RolloutContextMiddleware)
@@ -118,7 +118,7 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
         return app
 
     async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
-        """Begin a session; a server without state has nothing to do."""
+        """Start a session; a stateless server has nothing to do."""
         return BaseSeedSessionResponse()
 
     @abstractmethod
@@ -126,7 +126,7 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
         """Score a response."""
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Metrics over many verify responses."""
+        """Return metrics over many verify responses."""
         return await asyncio.to_thread(
             compute_aggregate_metrics,
             body.verify_responses,
@@ -135,11 +135,11 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean rewards by `MEAN_REWARDS_BY`. For other metrics override it; see `AggregateMetricsMixin`."""
+        """Return mean rewards by `MEAN_REWARDS_BY`. Override it for other metrics; see `AggregateMetricsMixin`."""
         return {} if self.MEAN_REWARDS_BY is None else compute_mean_rewards_by(tasks, self.MEAN_REWARDS_BY)
 
     async def get_reverify_mode(self) -> str:
-        """Say whether stored responses can be scored again."""
+        """Return whether stored responses can be scored again."""
         of_config = self.config.REVERIFY_MODE
         return (self.REVERIFY_MODE if of_config is ReverifyMode.UNKNOWN else of_config).value
 
@@ -148,12 +148,12 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
         return normalize_tool_name(name, self.config.name)
 
     def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
-        """Return the tools to offer over MCP: `harvested`, found from the routes, unless this is overridden.
+        """Return the tools to offer over MCP; by default `harvested`, the ones found from the routes.
 
-        A route `/{path}` comes as `catchall`; `catchall.tool(name, description, input_schema)` is a tool that it runs.
+        A `/{path}` route comes as `catchall`; `catchall.tool(name, description, input_schema)` is a tool that calls it.
         """
         return harvested
 
     def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None:
-        """Return the names of the tools that the session may use; None for all."""
+        """Return the names of the tools the session may use; None means all."""
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of agent servers: the loop that plays a model against a world. `POST /run` is one rollout."""
+"""Base classes of agent servers: the loop that runs a model in an environment. `POST /run` is one rollout."""
 
 import asyncio
 import functools
@@ -37,9 +37,9 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     skip_verification: bool = False
     """Collect responses without scoring them."""
     skip_verification_reward: float = 0.0
-    """The reward that an unscored rollout carries."""
+    """The reward recorded for an unscored rollout."""
     token_id_capture: bool = False
-    """Record token ids of this agent's model calls, if the run captures them."""
+    """Record the token ids of this agent's model calls if the run captures them."""
 
 
 class BaseResponsesAPIAgent(BaseServer):
@@ -49,13 +49,13 @@ class BaseResponsesAPIAgent(BaseServer):
 
 
 class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, SimpleServer):
-    """An agent server: override `responses` (the loop) and `run` (a whole rollout with its reward)."""
+    """An agent server: override `responses` (the loop) and `run` (a whole rollout, including its reward)."""
 
     config: BaseResponsesAPIAgentConfig
     _policy_version: VersionCell = PrivateAttr(default_factory=open_version_cell)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the endpoints that every agent has."""
+        """Return the app with the endpoints of every agent."""
         app = self.new_app()
         self.setup_session_middleware(app)
         rollout = f"/{ROLLOUT_PATH_PREFIX}/{{rollout_id}}"
@@ -68,14 +68,14 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     @abstractmethod
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        """Play the model until it is done, and return everything it said."""
+        """Run the model until it is done, and return everything it wrote."""
 
     @abstractmethod
     async def run(self, body: BaseRunRequest = Body()) -> BaseVerifyResponse:
-        """One rollout: seed the session, play, verify."""
+        """Run one rollout: seed the session, run the loop, verify."""
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
-        """Metrics over many rollouts of this agent."""
+        """Return metrics over many rollouts of this agent."""
         if self.config.skip_verification:
             warnings.warn(
                 f"agent {self.config.name!r} has skip_verification=True: its rollouts carry no scores to aggregate",
@@ -107,10 +107,10 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         run_in_context.__signature__ = resolve_signature(run)  # type: ignore[attr-defined]
         return run_in_context
 
-    # --- correlation of model calls with rollouts --------------------------------------------------------------------
+    # --- correlation of model calls with rollouts ---------------------------------------------------------------------
 
     def _global_settings(self) -> Mapping[str, Any]:
-        settings: Any = getattr(self.server_client, "global_config_dict", None)  # a stand-in client may have none
+        settings: Any = getattr(self.server_client, "global_config_dict", None)  # a test double may have none
         return settings if hasattr(settings, "get") else {}
 
     def _capture_settings(self) -> Mapping[str, Any]:
@@ -130,17 +130,17 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         return self._model_call_capture_enabled() or self._token_id_capture_enabled()
 
     def rollout_id_from_run(self, body: BaseRunRequest | Mapping[str, Any]) -> str | None:
-        """Return the rollout id of a run request; None when nothing is captured by it."""
+        """Return the rollout id of a run request; None if nothing captures the rollout."""
         return maybe_rollout_id_from_run_body(body) if self._capture_correlation_enabled() else None
 
     def url_path_for_run(self, url_path: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
-        """Return `url_path` with the prefix of the rollout that `body` asks for."""
+        """Return `url_path` prefixed with the rollout that `body` asks for."""
         prefix = rollout_path_prefix(self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled())
         return f"{prefix}{url_path}"
 
     def url_path_for_request(self, url_path: str, request: Request) -> str:
-        """Return `url_path` with the prefix under which `request` itself came in."""
-        # A stand-in for a request may have cookies and path parameters and nothing else.
+        """Return `url_path` with the rollout prefix that `request` came in with."""
+        # A test double for a request may have only cookies and path parameters.
         rollout_id = (getattr(request, "path_params", None) or {}).get("rollout_id")
         if not isinstance(rollout_id, str):
             return url_path
@@ -149,13 +149,13 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         return f"{rollout_path_prefix(rollout_id, token_capture=capture)}{url_path}"
 
     def base_url_for_run(self, base_url: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
-        """Return `base_url` with the prefix of the rollout that `body` asks for."""
+        """Return `base_url` prefixed with the rollout that `body` asks for."""
         return apply_rollout_prefix(
             base_url, self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled()
         )
 
     def resolve_model_base_url(self, model_server_name: str, rollout_id: str | None = None) -> str:
-        """Return the `/v1` URL of a model server, for clients that speak OpenAI by themselves."""
+        """Return the `/v1` URL of a model server, for OpenAI clients that do not go through ours."""
         known: Any = self._global_settings()
         config = get_first_server_config_dict(known, model_server_name)
         base_url = f"{self.server_client._build_server_base_url(config)}/v1"
@@ -163,7 +163,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
 
 def _note_versions(result: Any, began: int | None, ended: int) -> None:
-    """Say on the response of a rollout which policy versions it saw, for the row that is made of it."""
+    """Mark a rollout's response with the policy versions it saw; they end up in its row."""
     from nemo_gym._training.versions import describe_versions  # only runs that train need it
 
     response = result.get("response") if isinstance(result, Mapping) else getattr(result, "response", None)

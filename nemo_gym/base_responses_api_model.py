@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of model servers: OpenAI Responses, Chat Completions and Anthropic Messages in front of any LLM.
+"""Base classes of model servers: OpenAI Responses, Chat Completions and Anthropic Messages in front of any LLM.
 
-A server implements `responses` and `chat_completions`; the other dialect and all streaming are derived from these.
-Streams are the finished reply, replayed as events.
+A server implements `responses` and `chat_completions`; the third dialect and all streaming are derived from them.
+A stream is the finished reply, replayed as events.
 """
 
 import inspect
@@ -69,9 +69,9 @@ class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Config of a model server."""
 
     session_gateway: SessionGatewayConfig | None = None
-    """How any program plays rollouts through `/sessions/ID/v1`, for others to fetch.
+    """How programs can run rollouts through `/sessions/ID/v1`, for others to fetch.
 
-    None: with the defaults, without API keys that stand for sessions, and not if the server has several processes.
+    None: the defaults, without per-session API keys; off if the server has several processes.
     """
 
     @model_validator(mode="before")
@@ -87,10 +87,10 @@ class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
             return given
         if is_several:
             raise ValueError(
-                "session_gateway keeps its sessions in one process, and this server is to have several.\n"
-                "hint: leave num_workers and num_replicas at 1 for it; what needs more may be a server behind it"
+                "session_gateway keeps its sessions in one process, but this server is set to have several.\n"
+                "hint: leave num_workers and num_replicas at 1; if you need more, put a scaled server behind this one"
             )
-        # Workers of a run would have sessions of their own, at ports that nobody knows.
+        # Each worker of a run would have its own sessions, on ports that nobody knows.
         return {"run_once": True, **given}
 
 
@@ -142,10 +142,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
         """Answer a Responses request."""
 
-    # --- the three dialects ------------------------------------------------------------------------------------------
+    # --- the three dialects -------------------------------------------------------------------------------------------
 
     async def responses_dispatch(self, request: Request) -> Response:
-        """`POST /v1/responses`: strict without `stream`, tolerant and as events with it."""
+        """`POST /v1/responses`: strict without `stream`; with it, lenient and answered as events."""
         sent = read_params(request)
         if sent is not None:
             return _make_json_response(await self._dispatch_answer(self.responses, request, sent))
@@ -170,7 +170,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         )
 
     async def chat_completions_dispatch(self, request: Request) -> Response:
-        """`POST /v1/chat/completions`: as one object, or as chunks if `stream` is true."""
+        """`POST /v1/chat/completions`: answer with one object, or with chunks if `stream` is true."""
         raw = await _read_json(request)
         adapter = _make_adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
@@ -180,7 +180,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
         async def answer() -> Any:
             reply = await self._dispatch_answer(self.chat_completions, request, body)
-            await capture_tokens(reply)  # chunks hold them piecemeal
+            await capture_tokens(reply)  # chunks carry the token ids only in pieces
             return _require_answer(reply, explain_unanswered_completion(reply))
 
         return await self._dispatch_stream(
@@ -190,9 +190,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         )
 
     async def _dispatch_chat(self, request: Request, body: BaseModel) -> Response:
-        """Answer with one object. What merely fails a schema must not look like a crash of this server.
+        """Answer with one object. A mere schema mismatch must not look like a crash of this server.
 
-        An endpoint's reply that is not a chat completion is a 502; a request that chat has no form for is a 422.
+        An endpoint's reply that is not a chat completion is a 502; a request that chat cannot express is a 422.
         """
         try:
             return _make_json_response(await self._dispatch_answer(self.chat_completions, request, body))
@@ -216,7 +216,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
-            await capture_tokens(reply)  # the Anthropic dialect has no place for them
+            await capture_tokens(reply)  # the Anthropic dialect has no field for them
             _require_answer(reply, explain_unanswered_response(reply))
             message = response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
             return {**message, **pick_marks(reply)}
@@ -226,8 +226,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         return json_reply(200, await answer())
 
     async def _dispatch_answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
-        """Return what `handler` answers, marked with the policy version that was in force, if one was announced."""
-        # Every call passes here, and the ordinary way to a private attribute takes longer than all of this.
+        """Return the handler's answer, marked with the policy version in force if one was announced."""
+        # Hot path: pydantic's lookup of a private attribute takes longer than all of this.
         version: VersionCell = (self.__pydantic_private__ or {})["_policy_version"]
         began = version.get()
         if _takes_request(getattr(handler, "__func__", handler)):
@@ -246,31 +246,31 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         events: Callable[[Any], Iterator[bytes]],
         failed: Callable[[str], Iterator[bytes]],
     ) -> Response:
-        """Return the reply as events. A failure of the backend is an event too: by then clients expect a stream."""
+        """Return the reply as events. A backend failure is an event too: by then clients expect a stream."""
         try:
             body = b"".join(events(await answer()))
         except Exception as error:
-            reason, was_meant = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
-            trace = None if was_meant else error
+            reason, is_expected = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
+            trace = None if is_expected else error
             LOG.error("%s: a streamed call failed: %s", self.config.name, reason, exc_info=trace)
             if (call := find_session_call()) is not None:
                 call.error = reason
             body = b"".join(failed(reason))
         return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
-    # --- capture -----------------------------------------------------------------------------------------------------
+    # --- capture ------------------------------------------------------------------------------------------------------
 
     def _install_capture(self, app: FastAPI) -> None:
-        """Outermost, so that it sees what callers send and get."""
+        """Install capture as the outermost layer, so that it sees what callers send and receive."""
         settings = getattr(self.server_client, "global_config_dict", None)
-        if not isinstance(settings, Mapping | DictConfig):  # a stand-in client has none
+        if not isinstance(settings, Mapping | DictConfig):  # a test double has none
             settings = {}
         config = ModelCallCaptureConfig.from_global_config(settings)
         install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
 
 
 async def _read_json(request: Request) -> Any:
-    if not isinstance(request, ObjectRequest):  # whose scope takes time to make
+    if not isinstance(request, ObjectRequest):  # building its scope is slow
         require_json(request.scope)
     return parse_json(await request.body())
 
@@ -284,15 +284,15 @@ _REQUEST_SCHEMAS = {
 def _describe_unfit_reply(error: ValidationError) -> InvalidModelReply:
     problems = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:5])
     return InvalidModelReply(
-        f"what the model endpoint sent is not a {error.title}: {problems}\n"
+        f"the model endpoint's reply is not a {error.title}: {problems}\n"
         "hint: look at the endpoint's reply; a proxy or another API version may have changed its fields"
     )
 
 
 def _require_answer(reply: Any, reason: str | None) -> Any:
-    """Return `reply`; InvalidModelReply if there is a `reason` why it contains no answer.
+    """Return `reply`; raise InvalidModelReply if a `reason` says why it contains no answer.
 
-    For dialects in which nobody can tell that from an empty answer. Elsewhere the caller sees what the handler sent.
+    Used for dialects that cannot tell this from an empty answer. Elsewhere the caller sees what the handler sent.
     """
     if reason is not None:
         raise InvalidModelReply(f"the model's reply contains no answer: {reason}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks: which there are, and how their data is prepared by their own scripts.
+"""Benchmarks: list them, and prepare their data with their own scripts.
 
-A benchmark is a config below `benchmarks/` that declares a dataset of type `benchmark`. Running one is `gym eval run`.
+A benchmark is a config below `benchmarks/` that declares a dataset of type `benchmark`. `gym eval run` runs one.
 """
 
 import hashlib
@@ -47,9 +47,9 @@ class PrepareError(GymError):
 
 
 class BenchmarkConfig(BaseModel):
-    """What the catalogue says of a benchmark."""
+    """A benchmark as the catalog lists it."""
 
-    name: str = Field(description="What `--benchmark` takes.")
+    name: str = Field(description="The name that `--benchmark` takes.")
     path: Path = Field(description="The config file.")
     agent_name: str = Field(description="The agent that owns the dataset.")
     num_repeats: int = Field(default=1, description="Rollouts per task.")
@@ -59,7 +59,7 @@ class BenchmarkConfig(BaseModel):
 
 @dataclass(frozen=True)
 class PreparedBenchmark:
-    """The data of one benchmark, ready to be played."""
+    """The data of one benchmark, ready to run."""
 
     agent: str
     dataset: str
@@ -79,7 +79,7 @@ class _Job:
 
 
 def find_benchmarks() -> list[BenchmarkConfig]:
-    """Return all benchmarks of the search roots, by name."""
+    """Return all benchmarks in the search roots, sorted by name."""
     return [
         BenchmarkConfig(
             name=component.name,
@@ -96,10 +96,10 @@ def find_benchmarks() -> list[BenchmarkConfig]:
 def prepare_benchmarks(
     config: DictConfig, arguments: Mapping[str, Any] | None = None, *, use_cached: bool = False, processes: int = 1
 ) -> list[PreparedBenchmark]:
-    """Prepare the benchmark datasets of `config`; all scripts are checked before the first one runs.
+    """Prepare the benchmark datasets of `config`; check all scripts before running the first one.
 
-    The scripts get `arguments`, and so many of them run at once as there are `processes`; with `use_cached`, those
-    whose file is there do not run.
+    Scripts are called with `arguments`, at most `processes` of them at once. With `use_cached`, a script whose output
+    file exists is not run.
     """
     arguments = arguments or {}
     jobs = list(_list_jobs(config))
@@ -112,7 +112,7 @@ def prepare_benchmarks(
         if path.resolve() != job.output.resolve():
             raise PrepareError(
                 f"{job.script}: prepare() wrote {str(path)!r}, but dataset {job.dataset.name!r} of {job.agent!r} is "
-                f"{str(job.output)!r}.\nhint: let `jsonl_fpath` and prepare() name the same file"
+                f"{str(job.output)!r}.\nhint: make `jsonl_fpath` and prepare() name the same file"
             )
     return [PreparedBenchmark(job.agent, job.dataset.name, job.output, _check_rows(job), job in cached) for job in jobs]
 
@@ -127,7 +127,7 @@ def _list_jobs(config: DictConfig) -> Iterator[_Job]:
         for dataset in datasets:
             found = True
             script = _resolve_under_cwd_or_install(dataset.prepare_script)
-            # The rows go into the root that the script was found in.
+            # The rows go under the root where the script was found.
             roots = (root for root in component_search_roots() if root / dataset.prepare_script == script)
             yield _Job(instance.name, dataset, script, next(roots, Path.cwd()) / dataset.jsonl_fpath)
     if not found:
@@ -149,7 +149,7 @@ def _run(jobs: Sequence[_Job], arguments: Mapping[str, Any], processes: int, con
 
 
 def _use_config(text: str) -> None:
-    """Set the config of this process, so that a script finds the one that its parent has."""
+    """Set the config of this process, so that a script sees its parent's config."""
     set_global_config_dict(
         GlobalConfigDictParserConfig(
             initial_global_config_dict=OmegaConf.create(text),
@@ -165,7 +165,7 @@ def _run_one(script: Path, arguments: Mapping[str, Any]) -> Path:
 
 
 def _check_rows(job: _Job) -> int:
-    """Return how many rows the file has; each is a JSON object that makes a prompt, or brings one along."""
+    """Return how many rows the file has; each must be a JSON object with a prompt, or with what one is made from."""
     prompt = load_prompt_config(job.dataset.prompt_config) if job.dataset.prompt_config else None
     count, offending = 0, Offending(job.output)
     for line in read_lines(job.output):
@@ -185,62 +185,62 @@ def _check_rows(job: _Job) -> int:
     return count
 
 
-# --- a prepare script: loaded, checked for what it can be called with, and run ----------------------------------------
+# --- prepare scripts: load one, check its arguments, run it -----------------------------------------------------------
 
 
 def load_prepare(script: Path, roots: Sequence[Path]) -> Callable[..., Any]:
-    """Return the function `prepare` of `script`, which may import its neighbours by their path below a root."""
+    """Return the function `prepare` of `script`, which may import its neighbors by their path below a root."""
     if not script.is_file():
-        raise PrepareError(f"the prepare script {str(script)!r} is not there.\nhint: correct `prepare_script`")
+        raise PrepareError(f"the prepare script {str(script)!r} does not exist.\nhint: correct `prepare_script`")
     try:
         module = _import_by_name(script, roots) or _load_by_path(script)
-    except Exception as error:  # a script can fail in any way while it is loaded
+    except Exception as error:  # a script can fail in any way while it loads
         text = f"{script}: cannot be loaded: {type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError) and error.name:
-            text += f"\nhint: install what it needs, as in `uv pip install {error.name.partition('.')[0]}`"
+            text += f"\nhint: install what it needs, for example `uv pip install {error.name.partition('.')[0]}`"
         raise PrepareError(text) from error
     function = getattr(module, "prepare", None)
     if not callable(function):
         defined = [name for name, value in vars(module).items() if inspect.isfunction(value)]
         raise PrepareError(
             f"{script}: has no function `prepare`. {did_you_mean('prepare', defined)}\n"
-            "hint: `def prepare() -> Path:` writes the rows and returns where they are"
+            "hint: `def prepare() -> Path:` writes the rows and returns their path"
         )
     if inspect.iscoroutinefunction(function):
-        raise PrepareError(f"{script}: `prepare` is an `async def`, but it is called without await")
+        raise PrepareError(f"{script}: `prepare` is an `async def`, but it must be a plain function")
     loaded: Callable[..., Any] = function
     return loaded
 
 
 def check_arguments(script: Path, prepare: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that `prepare` does not take, before anything runs."""
+    """Raise PrepareError for arguments that `prepare` does not take, before anything runs."""
     signature = inspect.signature(prepare)
     try:
         signature.bind(**arguments)
     except TypeError as error:
         raise PrepareError(
             f"{script}: prepare{signature} cannot be called with {dict(arguments)}: {error}.\n"
-            "hint: arguments are given as `++prepare_script_args.<name>=<value>`"
+            "hint: pass arguments as `++prepare_script_args.<name>=<value>`"
         ) from error
 
 
 def run_prepare(script: Path, prepare: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:
-    """Call `prepare`, which prints to stderr, and return the file that it says it wrote, which exists."""
+    """Call `prepare` with its output sent to stderr, and return the file it wrote, checking that it exists."""
     try:
         with redirect_stdout(sys.stderr):
             result = prepare(**arguments)
     except Exception as error:  # a script can fail in any way
         raise PrepareError(f"{script}: prepare() failed: {type(error).__name__}: {error}") from error
     if not isinstance(result, str | Path):
-        raise PrepareError(f"{script}: prepare() returned {result!r}, not the path of the file that it wrote")
+        raise PrepareError(f"{script}: prepare() returned {result!r}, not the path of the file it wrote")
     path = Path(result)
     if not path.is_file():
-        raise PrepareError(f"{script}: prepare() says that it wrote {str(path)!r}, but there is no such file")
+        raise PrepareError(f"{script}: prepare() returned {str(path)!r}, but there is no such file")
     return path
 
 
 def _import_by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
-    """Return the script as the module that it is below a root, if importing that name leads to this very file."""
+    """Import the script by its module name below a root; None if that name leads to another file."""
     root = next((root for root in roots if script.resolve().is_relative_to(root.resolve())), None)
     if root is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streamed Chat Completions: take what belongs to the stream out of a request, and replay a completion as chunks."""
+"""Streamed Chat Completions: strip the stream options from a request, and replay a completion as chunks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from nemo_gym._wire.streaming import stream_completion
 
 
 def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return `body` without `stream` and `stream_options`, and whether the client wants a chunk with the usage."""
+    """Return `body` without `stream` and `stream_options`, and whether the client wants a usage chunk."""
     options = body.get("stream_options")
     include_usage = bool(options.get("include_usage")) if isinstance(options, Mapping) else False
     return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}, include_usage
@@ -19,6 +19,6 @@ def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any
 def synthesize_chat_completion_sse(
     completion: BaseModel | Mapping[str, Any], include_usage: bool = False
 ) -> Iterator[str]:
-    """Replay `completion` as chunks, a piece of text each, up to `[DONE]`."""
+    """Replay `completion` as chunks, one per piece of text, ending with `[DONE]`."""
     for chunk in stream_completion(completion, include_usage):
         yield chunk.decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The older address of `nemo_gym.cli.setup_command`."""
+"""Compatibility alias of `nemo_gym.cli.setup_command`."""
 
 from typing import TYPE_CHECKING
 

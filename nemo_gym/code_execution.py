@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Python code that a model wrote, contained: it can affect neither the server nor the next piece of code.
+"""Run model-written Python code in a sandbox: it can affect neither the server nor the next piece of code.
 
-A pool keeps a few sandboxes warm, each with an interpreter that forks for every piece of code, so that a check costs
-milliseconds. Bubblewrap isolates them where it works; otherwise resource limits, a user of their own (for root) and a
-filter on system calls do what they can, and the log says which. For commands in images or in folders that last, see
-`nemo_gym.sandbox`. Linux only.
+A pool keeps a few sandboxes warm. Each holds an interpreter that forks for every piece of code, so a check takes
+milliseconds. Bubblewrap isolates them where it works; otherwise resource limits, a separate user (when run as root)
+and a system call filter do what they can, and the log says which applies. For commands in images or in persistent
+folders, see `nemo_gym.sandbox`. Linux only.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ COMMON_MODULES = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a piece of code may use."""
+    """Resource limits of a piece of code."""
 
     memory_mib: int = 1024
     """For all its processes together."""
     max_processes: int = 64
-    """Threads included."""
+    """Including threads."""
     files_mib: int = 64
-    """For all its files together; without bubblewrap, for each."""
+    """For all its files together; without bubblewrap, for each file."""
     max_open_files: int = 256
     max_output_bytes: int = 4 * 1024 * 1024
     """For stdout, stderr and the result of a call together."""
@@ -57,25 +57,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class CodeResult:
-    """How a piece of code ended. What it did wrong is a value here, never an exception."""
+    """How a piece of code ended. Errors in the code are values here, never exceptions."""
 
     status: Status
-    """`ok`: exit code 0. `error`: another exit code, e.g. after an exception. `timeout`, `memory`, `output`: the limit
-    that it exceeded. `killed`: ended by a signal, e.g. after a crash, or stopped for having too many processes."""
+    """`ok`: exit code 0. `error`: any other exit code, e.g. after an exception. `timeout`, `memory`, `output`: it
+    exceeded that limit. `killed`: ended by a signal, e.g. after a crash, or stopped for having too many processes."""
     stdout: str
     stderr: str
     """Only the end if it is long."""
     exit_code: int | None
-    """Negative: the signal that ended it. None: it is still running, as a session is."""
+    """Negative: the signal that ended it. None: still running, as in a session."""
     elapsed_s: float
     value: Any = None
     """After a call: what the function returned. In a session: the `repr` of the last expression, unless None."""
     state_lost: bool = False
-    """In a session: whether its variables are gone, because its process is."""
+    """In a session: whether its variables are lost because its process ended."""
 
     @property
     def error(self) -> str:
-        """What went wrong, in one line; empty if nothing did."""
+        """Return what went wrong, in one line; empty if nothing did."""
         if self.status == "error":
             return next(reversed(self.stderr.strip().splitlines()), f"ended with exit code {self.exit_code}")
         return _ERRORS[self.status]
@@ -92,28 +92,28 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class Harness:
-    """Code that tests a program: a function of the harness is called instead of one of the program."""
+    """Code that tests a program: calls go to a function of the harness instead of one of the program."""
 
     source: str
     entry_points: Sequence[str] | None = None
-    """The names that it takes from the program. None: those that it uses and only the program defines."""
+    """The names it takes from the program. None: those it uses that only the program defines."""
     given: str = ""
-    """Code that the program and the harness may both use; its names are visible to the program."""
+    """Code that both the program and the harness may use; its names are visible to the program."""
     is_apart: bool = False
-    """Whether it runs in a process of its own and gets only plain values from the program.
+    """Whether it runs in its own process and gets only plain values from the program.
 
-    In the program's own process, a program that wants to deceive the harness can.
+    A program that wants to deceive the harness can do so if they share a process.
     """
 
 
-# As far as we know, code cannot end its sandbox; whatever did may be over at the second try.
+# As far as we know, code cannot end its sandbox; if something else did, a second try may succeed.
 _SANDBOXES_FOR_ONE = 2
 
 
 class CodePool(ClosablePool):
-    """`await pool.run(source, stdin=…)` runs a program; `call` calls a function of it; `session` keeps its variables.
+    """`await pool.run(source, stdin=…)` runs a program; `call` calls one of its functions; `session` keeps variables.
 
-    Sandboxes start with the first use and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
+    Sandboxes start on first use and end with `aclose`, `close_with(app)`, or this process, however it ends.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class CodePool(ClosablePool):
         isolation: IsolationChoice = "auto",
         bubblewrap: str = "bwrap",
     ) -> None:
-        """Run `workers` programs at a time, let up to `max_queue` wait, and keep up to `max_sessions` sessions besides.
+        """Run `workers` programs at once, queue up to `max_queue`, and keep up to `max_sessions` sessions besides.
 
-        `timeout_s` is for each run or call, not counting the time for which other processes had the processor.
-        `import_paths` are folders that code may import from besides the standard library; see `installed_packages`.
+        `timeout_s` applies to each run or call and excludes time spent waiting for a CPU. `import_paths` are folders
+        that code may import from in addition to the standard library; see `installed_packages`.
         """
         super().__init__("code pool")
         self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
@@ -152,17 +152,17 @@ class CodePool(ClosablePool):
 
     @property
     def isolation(self) -> Isolation | None:
-        """What isolates the code; None until something has run."""
+        """The isolation in use; None until something has run."""
         return self._isolation
 
     async def start(self, count: int | None = None) -> None:
-        """Start `count` sandboxes before they are needed, by default all of them."""
+        """Start `count` sandboxes ahead of use; by default all of them."""
         await self._slots()[0].start(self._size if count is None else count)
 
     async def run(
         self, source: str, *, stdin: str = "", prelude: str = "", timeout_s: float | None = None
     ) -> CodeResult:
-        """Run a program from its start to its end, with the names that the trusted code `prelude` defines."""
+        """Run a whole program, with the names that the trusted code `prelude` defines."""
         return await self._run_once({"op": "run", "source": source, "stdin": stdin, "prelude": prelude}, timeout_s)
 
     async def call(
@@ -177,8 +177,8 @@ class CodePool(ClosablePool):
     ) -> CodeResult:
         """Run a program, then call a function that it defines, or a method of its class `Solution`.
 
-        With a `harness`, call a function of the harness. Arguments and result pass as JSON, so a tuple comes back as a
-        list. The program is not `__main__`, and sees neither the harness nor the arguments before it has run.
+        With a `harness`, call a function of the harness. Arguments and result are passed as JSON, so a tuple comes back
+        as a list. The program is not `__main__`, and cannot see the harness or the arguments until it has run.
         """
         tests = harness or Harness("")
         request = {"op": "call", "source": source, "prelude": prelude, "given": tests.given, "is_apart": tests.is_apart}
@@ -207,7 +207,7 @@ class CodePool(ClosablePool):
             await session.aclose()
 
     async def aclose(self) -> None:
-        """End all sandboxes; what runs in them is killed."""
+        """End all sandboxes and kill the code running in them."""
         self._is_closed = True
         for worker in self._end():
             await asyncio.to_thread(worker.wait_until_gone)
@@ -215,7 +215,7 @@ class CodePool(ClosablePool):
     async def _run_once(
         self, request: dict[str, Any], timeout_s: float | None, task: dict[str, Any] | None = None
     ) -> CodeResult:
-        """Run something in a sandbox, and in another one if the first is lost; raise SandboxLost if both are."""
+        """Run something in a sandbox, and in a second one if the first is lost; raise SandboxLost if both are."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         cause = ""
         for _ in range(_SANDBOXES_FOR_ONE):
@@ -231,7 +231,7 @@ class CodePool(ClosablePool):
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         if self._programs is None or self._sessions is None or self._loop is not loop:
-            self._end()  # sandboxes of a loop that has ended
+            self._end()  # these sandboxes belong to an event loop that has ended
             self._loop, self._deciding = loop, asyncio.Lock()
             self._programs = Slots("code pool", self._start_worker, size=self._size, max_queue=self._max_queue)
             self._sessions = Slots(
@@ -252,17 +252,17 @@ class CodePool(ClosablePool):
 
 
 class CodeSession:
-    """An interpreter that keeps its variables and does not run between two pieces of code."""
+    """An interpreter that keeps its variables, and is paused between pieces of code."""
 
     def __init__(self, worker: SandboxWorker, lent: AsyncExitStack, timeout_s: float) -> None:
         self._worker, self._lent, self._timeout_s = worker, lent, timeout_s
         self._turn = asyncio.Lock()
 
     async def run(self, source: str, *, timeout_s: float | None = None) -> CodeResult:
-        """Run a piece of code; if it ends its process, the next one begins without variables.
+        """Run a piece of code; if it ends its process, the next piece starts without variables.
 
-        Code that takes too long is interrupted, which keeps the variables, and killed if that does not help. Raise
-        SandboxLost if the sandbox ended, with all variables.
+        Code that takes too long is interrupted, which keeps the variables, and killed if that fails. Raise SandboxLost
+        if the sandbox ended; all variables are then lost.
         """
         async with self._turn:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -277,16 +277,16 @@ class CodeSession:
         return self._turn.locked() or self._worker.is_usable
 
     async def aclose(self) -> None:
-        """End the interpreter and give the sandbox back."""
+        """End the interpreter and return the sandbox to the pool."""
         async with self._turn, self._lent:
             if self._worker.is_usable:
-                # A sandbox that does not answer is not lent again.
+                # A sandbox that does not answer is not reused.
                 with suppress(WorkerDied, TimeoutError):
                     await self._worker.ask({"op": "end_session"}, compute_patience(0.0))
 
 
 def installed_packages() -> list[str]:
-    """Return the folders of the installed packages, for `import_paths` of a pool."""
+    """Return the folders of the installed packages, for the `import_paths` of a pool."""
     return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
 
 
@@ -300,7 +300,7 @@ async def _ask(
             raise WorkerDied("the kernel killed it because the machine ran out of memory")
     except (WorkerDied, TimeoutError) as error:
         cause = str(error) if isinstance(error, WorkerDied) else "a sandbox did not answer in time"
-        LOG.warning("a sandbox for model-written code is replaced: %s", cause)
+        LOG.warning("replacing a sandbox for model-written code: %s", cause)
         raise WorkerDied(cause) from error
     return CodeResult(**{name: answer[name] for name in CodeResult.__dataclass_fields__ if name in answer})
 
@@ -311,4 +311,4 @@ def _decode_value(result: CodeResult, function: str) -> CodeResult:
     try:
         return replace(result, value=json.loads(result.value))
     except (ValueError, RecursionError):
-        return replace(result, status="error", value=None, stderr=f"{result.stderr}{function} gave no JSON value\n")
+        return replace(result, status="error", value=None, stderr=f"{result.stderr}{function} returned no JSON value\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One interpreter per rollout, which keeps its variables: for servers with a tool that runs code.
+"""One interpreter per rollout that keeps its variables, for servers with a tool that runs code.
 
-An interpreter ends with its rollout, after a long time without use, or when it has been idle longest and another
-rollout needs one.
+An interpreter ends with its rollout, after a long idle time, or when it has been idle the longest and another rollout
+needs one.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Interpreter:
-    """The interpreter of a rollout, or the wait for one."""
+    """The interpreter of a rollout, or a pending one."""
 
     opening: "asyncio.Task[CodeSession]"
     calls: int = 0
-    """How many are running or waiting."""
+    """How many calls are running or waiting."""
     used_at: float = field(default_factory=time.monotonic)
     """When the last call ended."""
 
@@ -34,25 +34,25 @@ class _Interpreter:
 
 
 class Interpreters:
-    """`await interpreters.run(session_id, source)` runs code in the interpreter of a session, and opens it if needed.
+    """`await interpreters.run(session_id, source)` runs code in a session's interpreter, opening it if needed.
 
     Call `end(session_id)` when the rollout is over.
     """
 
     def __init__(self, pool: CodePool, *, max_sessions: int, session_idle_secs: float, evict_idle_secs: float) -> None:
         """Use up to `max_sessions` interpreters of `pool`. Each ends after `session_idle_secs` without a call, or after
-        `evict_idle_secs` if another session waits for one, the longest idle first."""
+        `evict_idle_secs` if another session is waiting; the longest idle goes first."""
         self._pool, self._max_sessions, self._evict_idle_s = pool, max_sessions, evict_idle_secs
         self._look_interval_s = min(session_idle_secs, evict_idle_secs) / 4
         self._sessions = SessionStore[_Interpreter](
             ttl_s=session_idle_secs, on_drop=lambda _, interpreter: self._close_later(interpreter)
         )
         self._evicted = SessionStore[str]()
-        """Why the interpreter of a session ended, until its next call reports it."""
+        """Why a session's interpreter was ended; its next call reports it."""
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, session_id: str, source: str) -> CodeResult:
-        """Run code in the interpreter of a session; raise RolloutFailure if it was ended for another session."""
+        """Run code in a session's interpreter; raise RolloutFailure if it was evicted for another session."""
         if (cause := self._evicted.pop(session_id)) is not None:
             raise RolloutFailure("interpreter_evicted", cause, True)
         interpreter = self._sessions.get_or_create(
@@ -71,18 +71,18 @@ class Interpreters:
             interpreter.used_at = time.monotonic()
 
     def end(self, session_id: str) -> None:
-        """End the interpreter of a session, if it has one."""
+        """End a session's interpreter, if it has one."""
         self._evicted.pop(session_id)
         interpreter = self._sessions.pop(session_id)
         if interpreter is not None:
             self._close_later(interpreter)
 
     async def _wait_until_open(self, session_id: str, interpreter: _Interpreter) -> CodeSession:
-        """Return the interpreter of a session once it is open; several calls of the session may wait for it."""
+        """Return a session's interpreter once it is open; several calls of the session may wait for it."""
         opening = interpreter.opening
         while not opening.done():
             await asyncio.wait([opening], timeout=self._look_interval_s)
-            # Waiting is not idling. Looking it up also ends the interpreters that are idle, which makes room.
+            # Waiting is not idling. The lookup also ends expired interpreters, which makes room.
             self._sessions.get(session_id)
             self._evict_longest_idle()
         try:
@@ -92,7 +92,7 @@ class Interpreters:
             raise
 
     def _evict_longest_idle(self) -> None:
-        """End the interpreter that is idle longest, if all are taken and more sessions wait than are about to end."""
+        """End the longest-idle interpreter if all are taken and more sessions are waiting than are about to end."""
         sessions = self._sessions.items()
         taken = sum(one.is_open for _, one in sessions) + len(self._closing)
         waiting = sum(not one.opening.done() for _, one in sessions)
@@ -106,10 +106,10 @@ class Interpreters:
         self._evicted[session_id] = (
             f"the interpreter of this rollout was ended, with its variables: it had no call for {idle_s:.0f} s, all "
             f"{self._max_sessions} interpreters were taken, and another rollout waited for one.\n"
-            "hint: raise `max_sessions` or `evict_idle_secs`, or play fewer rollouts at a time"
+            "hint: raise `max_sessions` or `evict_idle_secs`, or run fewer rollouts at a time"
         )
         LOG.warning(
-            "ended the interpreter of a rollout that had no call for %.0f s: all %d are taken and %d rollouts wait",
+            "ended the interpreter of a rollout that had no call for %.0f s: all %d are taken, %d rollouts are waiting",
             *(idle_s, self._max_sessions, waiting),
         )
         self._forget(session_id, interpreter)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes for verifiers that compute: warm, bounded in number, and killed when a call takes too long.
+"""Worker processes for CPU-heavy verifiers: warm, bounded in number, and killed when a call takes too long.
 
-They are for trusted code that may hang or crash, such as a computer algebra system on input from a model. Code that a
-model wrote belongs in `nemo_gym.code_execution`, which contains it.
+They are for trusted code that may hang or crash, such as a computer algebra system on a model's input. Code that a
+model wrote belongs in `nemo_gym.code_execution`, which sandboxes it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class CpuPool(ClosablePool):
     """`await pool.run(fn, *args)` runs `fn` in one of a few worker processes.
 
-    Workers start with the first call and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
+    Workers start with the first call and end with `aclose`, `close_with(app)`, or this process, however it ends.
     """
 
     def __init__(
@@ -33,9 +33,9 @@ class CpuPool(ClosablePool):
         timeout_s: float = 30.0,
         preload: Sequence[str] = (),
     ) -> None:
-        """`workers` is the number of processes, by default one for each CPU that this process may use. `timeout_s`
-        limits how long a call runs, not how long it waits; up to `max_queue` calls wait. `preload` names modules to
-        import once, so that a worker that replaces a killed one has them at once."""
+        """`workers` is the number of processes; by default one per CPU that this process may use. `timeout_s` limits
+        how long a call runs, not how long it waits; up to `max_queue` calls wait. `preload` names modules to import
+        once, so that the replacement of a killed worker already has them."""
         super().__init__("CPU pool")
         self._size = workers or usable_cpus()
         self._max_queue, self._timeout_s = max_queue, timeout_s
@@ -53,7 +53,7 @@ class CpuPool(ClosablePool):
         return await self.run_for(self._timeout_s, fn, *args, **kwargs)
 
     async def run_for(self, timeout_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do what `run` does, with a time limit for this call."""
+        """Like `run`, with a time limit for this call."""
         request, what = pack_call(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
         async with self._slots_of_this_loop().lend() as worker:
             try:
@@ -64,7 +64,7 @@ class CpuPool(ClosablePool):
             return result
 
     async def aclose(self) -> None:
-        """End all workers; calls under way fail."""
+        """End all workers; calls in progress fail."""
         self._is_closed = True
         template = self._end_workers()
         if template is not None:
@@ -74,7 +74,7 @@ class CpuPool(ClosablePool):
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         if self._slots is None or self._loop is not loop:
-            if (old := self._end_workers()) is not None:  # workers of a loop that has ended
+            if (old := self._end_workers()) is not None:  # workers of an event loop that has ended
                 old.end()
             self._loop, template = loop, Template(self._preload)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The older address of the dataset commands, which are in `nemo_gym.cli.dataset`."""
+"""Compatibility alias of the dataset commands in `nemo_gym.cli.dataset`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What config files say of themselves, for programs that list environments; `gym list` itself is `_catalog`."""
+"""Read the descriptions in config files, for programs that list environments; `gym list` itself is in `_catalog`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def merge_by_name(dicts: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Merge mappings of names; where several have a name, the earliest has the say."""
+    """Merge mappings keyed by name; if several have a name, the first one wins."""
     merged: dict[str, T] = {}
     for one in dicts:
         for name, value in one.items():
@@ -21,9 +21,9 @@ def merge_by_name(dicts: Iterable[Mapping[str, T]]) -> dict[str, T]:
 
 
 def read_config_metadata(path: str | Path) -> tuple[str | None, str | None]:
-    """Return the domain and the description in the config file `path`: of its own servers, else of those it includes.
+    """Return the domain and description in the config file `path`: those of its own servers, else of those it includes.
 
-    A file that is not there or is no mapping has neither.
+    Both are None for a file that does not exist or is not a mapping.
     """
     configs = Configs(component_search_roots())
     blocks = [*iter_server_blocks(configs.read(Path(path))), *iter_server_blocks(configs.merge(Path(path)))]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send metrics and rollouts to Weights & Biases and MLflow, whichever the config names.
+"""Send metrics and rollouts to Weights & Biases and MLflow, if the config has settings for them.
 
-An exporter that fails is reported in the log and never stops a run. Their libraries are extras, loaded on set-up.
+An exporter that fails is logged and never stops a run. The libraries are extras, loaded at setup.
 """
 
 import logging
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 _MLFLOW_BATCH, _MLFLOW_METRIC_BATCH = 100, 1000
 _MLFLOW_VALUE_LENGTH = 500
 _MLFLOW_DEFAULTS = {
-    # MLflow announces its runs on stdout, which is for the results of a command.
+    # MLflow announces its runs on stdout, which is reserved for a command's results.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    # By its own defaults a tracker that is down would hold up the start of a run for more than four minutes.
+    # With MLflow's defaults, a tracker that is down would delay the start of a run by more than four minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 
 
 class Exporter(Protocol):
-    """One place that metrics and rollouts go to."""
+    """A destination for metrics and rollouts."""
 
     name: str
 
@@ -48,7 +48,7 @@ class Exporter(Protocol):
     def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None: ...
 
     def close(self, failed: bool) -> None:
-        """End the run; `failed`: an error ended it."""
+        """End the run; `failed` means that an error ended it."""
 
 
 _EXPORTERS: list[Exporter] = []
@@ -56,7 +56,7 @@ _SETTINGS: list[ExporterConfig] = []
 
 
 def setup_exporters(cfg: DictConfig | Mapping[str, Any]) -> None:
-    """Open every exporter that `cfg` has settings for. The same settings again keep what is open."""
+    """Open every exporter that `cfg` has settings for. Calling it again with the same settings changes nothing."""
     names = [*WANDBConfig.model_fields, *MLFlowConfig.model_fields]
     given = {name: cfg[name] for name in names if cfg.get(name) is not None}
     wandb, mlflow = WANDBConfig.model_validate(given), MLFlowConfig.model_validate(given)
@@ -73,7 +73,7 @@ def setup_exporters(cfg: DictConfig | Mapping[str, Any]) -> None:
 
 
 def get_exporters() -> list[Exporter]:
-    """Return the exporters that are open."""
+    """Return the open exporters."""
     return list(_EXPORTERS)
 
 
@@ -84,7 +84,7 @@ def export_metrics(metrics: Mapping[str, Any], step: int | None = None) -> None:
 
 
 def export_aggregates(aggregates: Iterable["AgentAggregate"]) -> None:
-    """Send the metrics of every agent of a run: `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
+    """Send the metrics of every agent in a run: `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
     metrics: dict[str, Any] = {}
     for one in aggregates:
         metrics.update({f"{one.agent}/{name}": value for name, value in one.agent_metrics.items()})
@@ -94,20 +94,20 @@ def export_aggregates(aggregates: Iterable["AgentAggregate"]) -> None:
 
 
 def export_rollouts(rollouts: Iterable[Mapping[str, Any]]) -> None:
-    """Send `rollouts` to every open exporter. Each goes through them on its own, so an iterator serves only one."""
+    """Send `rollouts` to every open exporter. Each one iterates over them, so do not pass an iterator."""
     for exporter in _EXPORTERS:
         _warn_on_failure(f"{exporter.name} did not take the rollouts", partial(exporter.export_rollouts, rollouts))
 
 
 def teardown_exporters(*, failed: bool = False) -> None:
-    """Finish and forget every open exporter; `failed`: the run ended with an error."""
+    """Finish and forget every open exporter; `failed` means that the run ended with an error."""
     exporters, _EXPORTERS[:], _SETTINGS[:] = list(_EXPORTERS), [], []
     for exporter in exporters:
         _warn_on_failure(f"{exporter.name} could not be closed", partial(exporter.close, failed))
 
 
 class WandbExporter:
-    """A Weights & Biases run: config, metrics, and a table `Rollouts` with one JSON column."""
+    """A Weights & Biases run: config, metrics, and a `Rollouts` table with one JSON column."""
 
     name = "wandb"
 
@@ -131,10 +131,10 @@ class WandbExporter:
 
 
 class MLflowExporter:
-    """An MLflow run: parameters, `global_config.json`, metrics under allowed names, and a table `rollouts.json`.
+    """An MLflow run: parameters, `global_config.json`, metrics under sanitized names, and a `rollouts.json` table.
 
-    Everything goes through a client and the id of the run: MLflow's other interface keeps its run per thread, and would
-    silently begin another one for the thread that exports.
+    Everything goes through a client and the run id: MLflow's fluent interface keeps one run per thread, and would
+    silently start another one for the exporting thread.
     """
 
     name = "mlflow"
@@ -175,7 +175,7 @@ class MLflowExporter:
             self._client.log_batch(self._run_id, metrics=numbers[start : start + _MLFLOW_METRIC_BATCH])
 
     def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None:
-        """Write the file that mlflow.log_table writes and the UI shows as a table, a row at a time."""
+        """Write, row by row, the file that mlflow.log_table writes and the UI shows as a table."""
         name = "rollouts.json" if not self._tables else f"rollouts_{len(self._tables) + 1}.json"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
@@ -202,14 +202,14 @@ def _open(extra: str, make: Callable[[], Exporter]) -> None:
         _EXPORTERS.append(make())
     except ImportError as error:
         logger.warning(
-            "the config has settings for %s, which cannot be loaded (%s): nothing is sent there.\n"
+            "the config has settings for %s, which cannot be loaded (%s): nothing will be sent there.\n"
             "hint: pip install 'nemo-gym[%s]'",
             extra,
             error,
             extra,
         )
     except Exception as error:
-        # These libraries raise what they like, and a tracker that is down must not keep a run from starting.
+        # These libraries raise all sorts of errors, and a tracker that is down must not keep a run from starting.
         logger.warning("the %s exporter could not be opened: %s: %s", extra, type(error).__name__, error)
 
 
@@ -217,12 +217,12 @@ def _warn_on_failure(what: str, call: Callable[[], None]) -> None:
     try:
         call()
     except Exception as error:
-        # As in _open: a run outlives its tracker.
+        # As in _open: a run must survive its tracker.
         logger.warning("%s: %s: %s", what, type(error).__name__, error)
 
 
 def _hide_secrets(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
-    # Interpolations stay as written: resolved, `Bearer ${policy_api_key}` would carry a secret under a harmless name.
+    # Keep interpolations unresolved: otherwise `Bearer ${policy_api_key}` would leak a secret under a harmless name.
     config = OmegaConf.create(OmegaConf.to_container(cfg) if isinstance(cfg, DictConfig) else dict(cfg))
     recursively_hide_secrets(config)
     container = OmegaConf.to_container(config)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets to and from the model registry of a GitLab project, from the settings that commands and programs give.
+"""Upload datasets to, and download them from, the model registry of a GitLab project.
 
-`mlflow_tracking_uri` and `mlflow_tracking_token` of the config say which project, and as whom. How the registry is
-spoken to is in `nemo_gym._data.gitlab*`; an MLflow server serves as well.
+`mlflow_tracking_uri` and `mlflow_tracking_token` in the config name the project and authenticate. The registry API is
+in `nemo_gym._data.gitlab*`; an MLflow server works as well.
 """
 
 import logging
@@ -33,13 +33,13 @@ Upload = gitlab.UploadedArtifact
 
 
 def registry_settings(config: DictConfig | Mapping[str, Any] | None = None) -> RegistrySettings:
-    """Return the registry that a config names, by default the global config; ConfigError if it names none."""
+    """Return the registry named in a config (by default the global config); raise ConfigError if it names none."""
     found = get_global_config_dict() if config is None else config
     uri, token = found.get("mlflow_tracking_uri"), found.get("mlflow_tracking_token")
     if not uri:
         raise ConfigError(
             "the config does not say which GitLab project the dataset belongs to: mlflow_tracking_uri is not set.\n"
-            "hint: put both into env.yaml, as the page of the model registry shows under `Using the MLflow client`:\n"
+            "hint: put both into env.yaml, as the model registry page shows under `Using the MLflow client`:\n"
             "  mlflow_tracking_uri: https://gitlab.example.com/api/v4/projects/<project id>/ml/mlflow\n"
             "  mlflow_tracking_token: <a token with the scope api>"
         )
@@ -54,7 +54,7 @@ def upload_jsonl_dataset(
     progress: Progress = lambda _, __: None,
     dry_run: bool = False,
 ) -> Upload:
-    """Upload a file as a version of a dataset, and read it back; a dry run only looks whether that could work."""
+    """Upload a file as a version of a dataset and read it back; a dry run only checks whether that could work."""
     source = _resolve_under_cwd_or_install(config.input_jsonl_fpath, validator=Path.is_file)
     return gitlab.upload(
         source if source.is_file() else Path(config.input_jsonl_fpath),
@@ -73,7 +73,7 @@ def download_jsonl_dataset(
     *,
     progress: Progress = lambda _, __: None,
 ) -> Path:
-    """Download a file of a version of a dataset; it is there whole, or not at all."""
+    """Download a file of a dataset version; it is written completely or not at all."""
     return gitlab.download(
         config.dataset_name,
         config.version,
@@ -87,7 +87,7 @@ def download_jsonl_dataset(
 def delete_jsonl_dataset(
     config: DeleteJsonlDatasetGitlabConfig, confirm: Confirm, settings: RegistrySettings | None = None
 ) -> bool:
-    """Delete a dataset with all its versions if `confirm` says yes to the question; return whether it was deleted."""
+    """Delete a dataset and all its versions if `confirm` answers yes; return whether it was deleted."""
     return gitlab.delete(config.dataset_name, settings or registry_settings(), confirm)
 
 

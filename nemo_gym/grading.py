@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nearly every verifier does before it compares: get the assistant's text, drop the thinking, find the answer.
+"""What nearly every verifier does before comparing: get the assistant's text, drop the thinking, find the answer.
 
-All functions take whatever a model may write, return None (or an empty result) when there is nothing to find, and run
+All functions accept anything a model may write, return None (or an empty result) if there is nothing to find, and run
 in linear time. Deciding whether an answer is right is left to the environment.
 """
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(
 )
 _MAX_INT_DIGITS = 4000
 _EDGES = string.whitespace + ".,;:!?\"'`*_"
-# A pattern that a row brings along may be slow on a long text; answers stand at the end.
+# A row's own pattern may be slow on a long text; answers come at the end.
 _SEARCHED_CHARACTERS = 20_000
 
 
@@ -38,18 +38,18 @@ class FunctionCall(NamedTuple):
 
     name: str
     arguments: dict[str, Any] | None
-    """None if they are not a JSON object; `error` says why."""
+    """None if the arguments are not a JSON object; `error` says why."""
     error: str | None
     call_id: str
 
 
 def assistant_text(response: Any) -> str:
-    """Return all text that the assistant wrote in a response (or its dict), with newlines between messages."""
+    """Return all text the assistant wrote in a response (or its dict), with newlines between messages."""
     return "\n".join(_list_message_texts(response))
 
 
 def last_assistant_text(response: Any) -> str:
-    """Return the text of the assistant's last message; empty if it wrote none."""
+    """Return the text of the assistant's last message; empty if there is none."""
     return next(reversed(list(_list_message_texts(response))), "")
 
 
@@ -69,8 +69,8 @@ def function_calls(response: Any) -> list[FunctionCall]:
 def strip_thinking(text: str) -> str:
     """Return `text` without `<think>…</think>` and `<thinking>…</thinking>`.
 
-    Thinking that was never closed has no answer after it, so it goes to the end; a closing tag without an opening one
-    ends thinking that began in the prompt, so what stands before it goes too.
+    Thinking that is never closed has no answer after it, so everything to the end is dropped. A closing tag without an
+    opening one ends thinking that began in the prompt, so everything before it is dropped too.
     """
     kept: list[str] = []
     start, thinking = 0, False
@@ -95,7 +95,7 @@ def boxed(text: str) -> str | None:
 def all_boxed(text: str) -> list[str]:
     r"""Return the contents of all complete `\boxed{…}` and `\fbox{…}`, in order; of nested ones, the innermost."""
     spans: list[tuple[int, int]] = []
-    opened: list[int] = []  # where the content of an open box begins; -1 for any other brace
+    opened: list[int] = []  # where the content of each open box begins; -1 for any other brace
     for token in _BOX_TOKEN.finditer(text):
         symbol = token[0]
         if symbol == "{":
@@ -111,10 +111,10 @@ def all_boxed(text: str) -> list[str]:
 
 
 def labelled_answer(text: str, label: str = "Answer") -> str | None:
-    """Return what follows the last `Answer:`, up to the end of the line; without the markdown around it.
+    """Return what follows the last `Answer:` up to the end of the line, without the markdown around it.
 
     The label may be in any case, in bold, and part of a phrase (`Final answer: X`, `The answer is: X`). If nothing
-    follows on its line, the next line that is not empty counts.
+    follows on its line, the next non-empty line counts.
     """
     words = r"\s++".join(map(re.escape, label.split()))
     pattern = re.compile(rf"(?<![^\W_]){words}(?![^\W_])(?:\s++is\b)?[*_ \t]*+[:\uff1a][*_]*+\s*+", re.IGNORECASE)
@@ -141,9 +141,9 @@ def tagged(text: str, tag: str) -> str | None:
 
 
 def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None:
-    """Return the content of the last complete fenced block; with `lang`, of the last in (one of) those languages.
+    """Return the content of the last complete fenced block; with `lang`, the last one in (one of) those languages.
 
-    A block that was never closed was cut off, so it does not count.
+    An unclosed block was cut off, so it does not count.
     """
     wanted = None if lang is None else {one.lower() for one in ([lang] if isinstance(lang, str) else lang)}
     last = None
@@ -154,17 +154,17 @@ def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None
 
 
 def normalize_text(text: str) -> str:
-    """Return `text` for a lenient comparison: Unicode compatibility forms unified, case folded, white space collapsed,
-    quotes, markdown and punctuation removed from the edges."""
+    """Return `text` for a lenient comparison: Unicode compatibility forms unified, case folded, whitespace collapsed,
+    quotes, markdown and punctuation stripped from the ends."""
     unified = text
-    # Folding can create new compatibility forms and the other way round; a second pass settles both.
+    # Folding can create new compatibility forms and vice versa; a second pass settles both.
     for _ in range(2):
         unified = unicodedata.normalize("NFKC", unified.casefold())
     return " ".join(unified.split()).strip(_EDGES)
 
 
 def last_number(text: str) -> int | float | None:
-    """Return the last number in `text`, read as `all_numbers` does."""
+    """Return the last number in `text`, parsed as `all_numbers` does."""
     return next(reversed(all_numbers(text)), None)
 
 
@@ -177,7 +177,7 @@ def all_numbers(text: str) -> list[int | float]:
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern of a row or a config; ValueError if it is not a regular expression."""
+    """Compile a pattern from a row or a config; raise ValueError if it is not a regular expression."""
     try:
         return re.compile(pattern, flags)
     except re.error as error:
@@ -185,7 +185,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int = 0) -> list[re.Pattern[str]]:
-    """Compile the `output_regex` of a row: a pattern, several or none; ValueError for anything else."""
+    """Compile the `output_regex` of a row (one pattern, several or none); raise ValueError for anything else."""
     given = (template_metadata or {}).get("output_regex")
     patterns = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
@@ -194,16 +194,16 @@ def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int
 
 
 def parse_json_text(value: Any) -> Any:
-    """Return the value that JSON text stands for, and anything else as it is; ValueError for text that is not JSON.
+    """Return the value of JSON text, and anything else unchanged; raise ValueError for text that is not JSON.
 
-    As a `BeforeValidator` it serves fields of rows that some datasets give as text.
+    Use it as a `BeforeValidator` for row fields that some datasets store as text.
     """
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"this is text, but not JSON: {error}") from None
+        raise ValueError(f"this text is not JSON: {error}") from None
 
 
 def _require_output_regex(template_metadata: dict[str, Any]) -> dict[str, Any]:
@@ -212,11 +212,11 @@ def _require_output_regex(template_metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 TemplateMetadata = Annotated[dict[str, Any], AfterValidator(_require_output_regex)]
-"""A field of a row whose `output_regex` says how to find the answer; patterns that do not compile are refused."""
+"""A row field whose `output_regex` says how to find the answer; patterns that do not compile are rejected."""
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> str | None:
-    """Return the first group, or else all, of the last match in the last 20,000 characters; None if that is empty."""
+    """Return the first group (or all) of the last match in the last 20,000 characters; None if there is nothing."""
     matches = deque(pattern.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
     if not matches:
         return None
@@ -258,12 +258,12 @@ def _strip_markdown(answer: str) -> str:
 
 
 def _find_code_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield language (lower case) and content of every complete block."""
+    """Yield the language (lowercase) and content of every complete block."""
     fence, language, lines = "", "", list[str]()
     for line in text.replace("\r\n", "\n").split("\n"):
         match = _FENCE.fullmatch(line)
         if not fence:
-            # What stands between backticks on one line is inline code, not the start of a block.
+            # Text between backticks on one line is inline code, not the start of a block.
             if match and not (match[1][0] == "`" and "`" in match[2]):
                 fence, lines = match[1], []
                 language = (match[2].split() or [""])[0].lower()

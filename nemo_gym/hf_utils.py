@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets to and from the Hugging Face Hub, from the settings that the commands and programs give.
+"""Upload datasets to, and download them from, the Hugging Face Hub.
 
-The Hub is spoken to in `nemo_gym._data.hub_*`, by the library `huggingface_hub` (extra `data`). An endpoint other than
-the public one is set as that library has it, with the environment variable `HF_ENDPOINT`.
+`nemo_gym._data.hub_*` talks to the Hub through the `huggingface_hub` library (extra `data`). To use another endpoint,
+set the library's environment variable `HF_ENDPOINT`.
 """
 
 import logging
@@ -40,13 +40,13 @@ def plan_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
     path = _resolve_under_cwd_or_install(config.resource_config_path, validator=Path.is_file)
     if not path.is_file():
         raise ConfigError(
-            f"resource_config_path {config.resource_config_path!r} is not there.\n"
-            "hint: it is the config of a resources server, such as resources_servers/NAME/configs/NAME.yaml; its "
-            "domain becomes a part of the dataset's name"
+            f"resource_config_path {config.resource_config_path!r} does not exist.\n"
+            "hint: give the config of a resources server, such as resources_servers/NAME/configs/NAME.yaml; its "
+            "domain becomes part of the dataset's name"
         )
     source = _resolve_under_cwd_or_install(config.input_jsonl_fpath, validator=Path.is_file)
     if not source.is_file():
-        raise ConfigError(f"input_jsonl_fpath {config.input_jsonl_fpath!r} is not there; nothing was uploaded")
+        raise ConfigError(f"input_jsonl_fpath {config.input_jsonl_fpath!r} does not exist; nothing was uploaded")
     name = plain_name(config)
     return Upload(
         path=source,
@@ -61,12 +61,12 @@ def plan_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
 
 
 def plain_name(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> str:
-    """Return the name of a dataset without what the Hub adds to it, as other registries know it."""
+    """Return a dataset's name without the Hub's additions, as other registries know it."""
     return config.dataset_name or name_server(config.resource_config_path)
 
 
 def look_before_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Destination:
-    """Return what an upload would find on the Hub; HubError if it cannot succeed. Nothing is changed."""
+    """Return what an upload would find on the Hub; raise HubError if it cannot succeed. Nothing is changed."""
     return hub_upload.inspect(Hub(config.hf_token), plan_upload(config))
 
 
@@ -77,7 +77,7 @@ def upload_jsonl_dataset(
     show_progress: bool = False,
     read_back: bool = False,
 ) -> Uploaded:
-    """Upload a file; with `read_back`, all of it is read from the Hub afterwards and compared."""
+    """Upload a file; with `read_back`, read all of it from the Hub afterwards and compare."""
     hub, wanted = Hub(config.hf_token), plan_upload(config)
     done = hub_upload.upload(hub, wanted, notice, show_progress=show_progress)
     if read_back:
@@ -89,7 +89,7 @@ def upload_jsonl_dataset(
 def download_jsonl_dataset(
     config: DownloadJsonlDatasetHuggingFaceConfig, notice: Notice = LOG.info, *, revision: str | None = None
 ) -> dict[Path, int | None]:
-    """Download a raw file, a split or all splits; return the files, each with its number of rows where it was read."""
+    """Download a raw file, a split or all splits; return the files, each with its row count if it was read."""
     hub = Hub(config.hf_token)
     if config.artifact_fpath:
         target = _target(config, PurePosixPath(config.artifact_fpath).name)
@@ -103,7 +103,7 @@ def download_jsonl_dataset(
 def load_hub_rows(
     repo_id: str, files: str, *, token: str | None = None, revision: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of the data files whose paths in a dataset match the pattern `files`, in order of their names."""
+    """Return the rows of a dataset's data files whose paths match the pattern `files`, ordered by path."""
     hub = Hub(token)
     found = hub.dataset(repo_id, revision)
     paths = sorted(sibling.rfilename for sibling in found.siblings or () if is_data_file(sibling.rfilename))

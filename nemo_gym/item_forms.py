@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When two items of a conversation are the same: their forms, without what changes on the way back to the model.
+"""Decide whether two conversation items are the same: compare their forms, which leave out what changes in transit.
 
-Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, that between system
-and developer, and how the arguments of a call are spaced do not count. Neither does reasoning, which many agents leave
-out of the history.
+Ids, statuses, token ids and null fields do not count. Neither does the difference between a text and a list of one text
+part, or between system and developer, or how a call's arguments are spaced. Reasoning does not count either: many
+agents leave it out of the history.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _IGNORED = frozenset({"id", "status", "annotations", "logprobs", "detail"})
 
 
 def get_field(value: Any, name: str) -> Any:
-    """Return one field of an object or a dict; None where it has none."""
+    """Return a field of an object or a dict; None if it has none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -32,7 +32,7 @@ def is_from_model(item: Any) -> bool:
 
 
 def make_form(item: Any) -> Form:
-    """Return what makes `item` the item it is."""
+    """Return the form of `item`: what makes two items the same."""
     match get_field(item, "type") or "message":
         case "message":
             role = get_field(item, "role") or "assistant"
@@ -54,12 +54,12 @@ def make_form(item: Any) -> Form:
 
 
 def is_silent(shape: Form) -> bool:
-    """Return whether an item of this form may be missing from a history without changing what was said."""
+    """Return whether a history may omit an item of this form without changing what was said."""
     return shape[0] == "reasoning" or shape == ("message", "assistant", "")
 
 
 def describe_form(shape: Form) -> str:
-    """Return an item of this form as a line for people."""
+    """Describe an item of this form in one line for people."""
     return " ".join(part if isinstance(part, str) else orjson.dumps(part).decode() for part in shape[1:] if part)
 
 
@@ -73,7 +73,7 @@ def _normalize_content(content: Any) -> Any:
 
 
 def _normalize_arguments(text: Any) -> Any:
-    # Frameworks that parse the arguments of a call write them again in their own way.
+    # Frameworks that parse a call's arguments write them back in their own format.
     try:
         return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
     except (TypeError, ValueError):

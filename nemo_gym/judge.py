@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to a judge model from `verify`, and what becomes of a rollout whose judge failed.
+"""Call a judge model from `verify`, and handle rollouts whose judge failed.
 
 An answer that could not be judged is not a wrong answer: it is reported as a failure that can be judged again later
-(`gym eval reverify --judge-failed-only`). Prompts and labels are each environment's own.
+(`gym eval reverify --judge-failed-only`). Each environment has its own prompts and labels.
 """
 
 import functools
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class JudgeEvaluation(BaseModel):
-    """One call to a judge: what it was asked, and what it said."""
+    """One call to a judge: what it was asked, and what it answered."""
 
     responses_create_params: NeMoGymResponseCreateParamsNonStreaming
     response: NeMoGymResponse
@@ -47,7 +47,7 @@ async def ask_judge(
     messages: Sequence[Mapping[str, Any]],
     responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
 ) -> JudgeEvaluation:
-    """Ask a judge model server for a verdict; no reply, or one without text, is a JudgeError.
+    """Ask a judge model server for a verdict; raise JudgeError if there is no reply, or one without text.
 
     `responses_create_params` are the environment's parameters for its judge; their input is replaced by `messages`.
     """
@@ -66,7 +66,7 @@ async def ask_judge(
 
 
 def verdict_label(response: Any, labels: Collection[str]) -> str | None:
-    """Return the one of `labels` that comes last in a judge's reply, ignoring its thinking; None if there is none."""
+    """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none."""
     text = grading.strip_thinking(grading.assistant_text(response))
     last = max(labels, key=text.rfind)
     return last if last in text else None
@@ -75,7 +75,7 @@ def verdict_label(response: Any, labels: Collection[str]) -> str | None:
 async def call_judge(
     server_client: ServerClient, *, server_name: str, url_path: str, json: Any, response_model: type[ModelT]
 ) -> ModelT:
-    """POST `json` to a judge model server; whatever prevents a valid reply is a JudgeError."""
+    """POST `json` to a judge model server; raise JudgeError if anything prevents a valid reply."""
     try:
         response = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         await raise_for_status(response)
@@ -90,7 +90,7 @@ async def call_judge(
 
 
 async def reraise_judge_errors(coro: Awaitable[T]) -> T:
-    """Await `coro`, a call to a judge made in any other way; whatever goes wrong in it is a JudgeError."""
+    """Await `coro`, a judge call made in any other way, and raise JudgeError if it fails."""
     try:
         return await coro
     except JudgeError:
@@ -100,7 +100,7 @@ async def reraise_judge_errors(coro: Awaitable[T]) -> T:
 
 
 def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Let a `verify` handler answer 200 when `fn` raises JudgeError, so that the rollout is kept and judged again.
+    """Make a `verify` handler answer 200 when `fn` raises JudgeError, so that the rollout is kept and judged later.
 
     The reply is the request with reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take `body`,
     `request` and `response` in any order; FastAPI sees the same signature as before.
@@ -131,7 +131,7 @@ def _build_failure(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
 
 
 def _find_body(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseModel | None:
-    """Return the request among the arguments; servers are models too, so `self` is passed over."""
+    """Return the request among the arguments, skipping `self`: servers are models too."""
     arguments = signature.bind_partial(*args, **kwargs).arguments
     candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
     return next((value for value in candidates if isinstance(value, BaseModel)), None)
@@ -147,7 +147,7 @@ async def _read_reply(response: Any) -> Any:
     try:
         return await get_response_json(response)
     except (TypeError, AttributeError, ValueError) as unreadable:
-        # A stand-in for a response may offer `json` alone.
+        # A test double for a response may have only `json`.
         try:
             return await response.json()
         except (TypeError, AttributeError, ValueError, aiohttp.ClientError):

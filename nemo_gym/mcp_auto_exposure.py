@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offer the tools of a resources server over MCP at `/mcp`, without a line in the server itself.
+"""Offer the tools of a resources server over MCP at `/mcp`, without any code in the server.
 
 A session begins with `/seed_session`, whose reply says how to reach the tools; a tool called over MCP sees the same
-session as one called over REST. Without that session's token the tools can be listed, not called. The protocol is in
+session as one called over REST. Without that session's token, tools can be listed but not called. The protocol is in
 `nemo_gym._mcp`.
 """
 
@@ -39,7 +39,7 @@ class _Config(Protocol):
 
 
 class _ResourcesServer(Protocol):
-    """The part of `SimpleResourcesServer` that is needed here, which cannot be imported: it is built on our caller."""
+    """The part of `SimpleResourcesServer` needed here; importing the class itself would be circular."""
 
     @property
     def config(self) -> _Config: ...
@@ -51,14 +51,14 @@ class _ResourcesServer(Protocol):
 
 
 def maybe_auto_expose(server: Any, app: FastAPI) -> dict[str, MCPTool] | None:
-    """Do `install_auto_exposure` if the config of `server` has `expose_tools_over_mcp`; else return None."""
+    """Call `install_auto_exposure` if the config of `server` has `expose_tools_over_mcp`; else return None."""
     return install_auto_exposure(server, app) if server.config.expose_tools_over_mcp else None
 
 
 def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
-    """Add `/mcp` to the finished routes of `app`, and return the tools that it offers by their names.
+    """Add `/mcp` to the finished routes of `app`, and return the tools it offers by name.
 
-    Raises ConfigError for routes that cannot be offered as tools. A second call changes nothing.
+    Raise ConfigError for routes that cannot be offered as tools. A second call changes nothing.
     """
     installed: dict[str, MCPTool] | None = getattr(app.state, "nemo_gym_mcp_tools", None)
     if installed is not None:
@@ -75,12 +75,12 @@ def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
 
 
 def bind_route(route: Any) -> MCPTool:
-    """Return the tool that calls `route`; raises ConfigError for a route that cannot be called as one."""
+    """Return the tool that calls `route`; raise ConfigError for a route that cannot be a tool."""
     return read_tool(route)
 
 
 def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]:
-    """Return the header by which MCP requests to `server` name their session, and how to read it."""
+    """Return the header in which MCP requests to `server` name their session, and how to read it."""
     signer = _make_signer(server)
 
     def session_id(token: bytes) -> str | None:
@@ -91,7 +91,7 @@ def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]
 
 
 def _make_signer(server: _ResourcesServer) -> GrantSigner:
-    """Make the signer of grants. It needs a secret of the run: the name of the server is not secret."""
+    """Return the signer of grants. It needs a secret of the run: the server's name is not secret."""
     name = f"mcp {server.get_session_middleware_key()}"
     return GrantSigner(derive_run_secret(name) or f"{name} {own_secret()}")
 
@@ -132,7 +132,7 @@ def _add_endpoint(server: _ResourcesServer, app: FastAPI, signer: GrantSigner, t
         )
 
     endpoint = McpEndpoint(signer, open_session)
-    # In front of everything else: a server's own `/{path}` would take these requests.
+    # Ahead of everything else: a server's own `/{path}` would take these requests.
     app.router.routes[:0] = [Route(path, endpoint, include_in_schema=False) for path in (URL_PATH, f"{URL_PATH}/")]
 
 
@@ -142,5 +142,5 @@ def _add_session_endpoints(server: _ResourcesServer, app: FastAPI, signer: Grant
         token = signer.sign(Grant(session_id, None if allowed is None else frozenset(allowed)))
         return MCPServerMetadata(server_name=server.config.name, headers={SESSION_TOKEN_HEADER: token}).model_dump()
 
-    # Last in the list is next to the routes, where the session is known.
+    # The last in the list runs closest to the routes, where the session is known.
     app.user_middleware.append(Middleware(SessionEndpoints, metadata=metadata, tool_name=server.normalize_tool_name))

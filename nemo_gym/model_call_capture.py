@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model-call capture: what was asked of a model and answered during a rollout, as files and as part of a result row.
+"""Model-call capture: record a rollout's model requests and replies as files and in its result row.
 
-The names here are also importable from `nemo_gym.base_responses_api_model`. Token ids are a matter of
+These names can also be imported from `nemo_gym.base_responses_api_model`. Token ids are captured by
 `nemo_gym.token_id_capture`.
 """
 
@@ -68,13 +68,13 @@ COMPACTION_JOIN_FAILED = "compaction_model_call_join_failed"
 class ModelCallCaptureConfig(BaseModel):
     """The capture settings among the top-level keys of the config."""
 
-    # `model_call_capture_dir` is a field, not one of pydantic's own names.
+    # `model_call_capture_dir` is a field, not a pydantic name.
     model_config = ConfigDict(protected_namespaces=())
 
     observability_enabled: bool = False
     """Record every model call that belongs to a rollout."""
     model_call_capture_dir: Path | None = None
-    """Absolute path of the folder for the captures; required when `observability_enabled`."""
+    """Absolute path of the folder for captures; required with `observability_enabled`."""
 
     @model_validator(mode="after")
     def _require_usable_dir(self) -> Self:
@@ -90,12 +90,12 @@ class ModelCallCaptureConfig(BaseModel):
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> Self:
-        """Return the settings in a whole config; capture is off where they are missing."""
+        """Return the capture settings of a whole config; capture is off if they are missing."""
         return cls.model_validate({name: config[name] for name in cls.model_fields if config.get(name) is not None})
 
 
 def make_capture_store(config: ModelCallCaptureConfig) -> CaptureStore | None:
-    """Open the store to capture into; None if capture is off."""
+    """Open the store that calls are captured into; None if capture is off."""
     if not config.observability_enabled or config.model_call_capture_dir is None:
         return None
     try:
@@ -103,7 +103,7 @@ def make_capture_store(config: ModelCallCaptureConfig) -> CaptureStore | None:
     except OSError as error:
         raise ConfigError(
             f"model_call_capture_dir {str(config.model_call_capture_dir)!r} cannot be used: {error}\n"
-            "hint: name a folder that every server of the run may write to"
+            "hint: name a folder that every server of the run can write to"
         ) from error
 
 
@@ -114,7 +114,7 @@ def install_model_call_capture(
     model_server_name: str | None = None,
     global_config_dict: Mapping[str, Any] | DictConfig | None = None,
 ) -> None:
-    """Let the model server `app` understand the rollout prefix, and capture the calls of rollouts as configured.
+    """Make the model server `app` accept the rollout prefix, and capture the calls of rollouts as configured.
 
     `global_config_dict` says whether token ids are captured too.
     """
@@ -140,7 +140,7 @@ def model_call_capture_dirs_from_config(config: Mapping[str, Any] | DictConfig) 
 
 
 def clear_model_call_captures_for_rollouts(rows: Iterable[Mapping[str, Any]], dirs: Sequence[Path | str]) -> None:
-    """Delete what an earlier attempt at `rows` has left in `dirs`."""
+    """Delete what an earlier attempt at `rows` left in `dirs`."""
     for row in rows:
         rollout_id = maybe_rollout_id_from_run_body(row)
         if rollout_id is not None:
@@ -152,25 +152,25 @@ def clear_model_call_captures_for_rollouts(rows: Iterable[Mapping[str, Any]], di
 
 
 def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """Return the captured calls of one rollout in the order in which they ended; ValueError for an unreadable line."""
+    """Return the captured calls of a rollout in the order they ended; raise ValueError for an unreadable line."""
     return [build_model_call_record(one, call_index=place) for place, one in enumerate(store.read(rollout_id))]
 
 
 def read_available_model_call_records(store: CaptureStore, rollout_id: str) -> tuple[list[ModelCallRecord], int]:
-    """Return the captured calls of one rollout that can be read, and how many cannot."""
+    """Return the readable captured calls of a rollout, and how many are unreadable."""
     exchanges, unreadable = store.read_available(rollout_id)
     records: list[ModelCallRecord] = []
     for place, exchange in exchanges:
         try:
             records.append(build_model_call_record(exchange, call_index=place))
         except ValidationError as error:
-            LOG.warning("call %d of rollout %r in %s is of no known shape: %s", place, rollout_id, store.root, error)
+            LOG.warning("call %d of rollout %r in %s has no known shape: %s", place, rollout_id, store.root, error)
             unreadable += 1
     return records, unreadable
 
 
 def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> dict[str, Any]:
-    """Return the number of captured calls of one rollout and what they took together."""
+    """Return the number of captured calls of a rollout and their totals."""
     return aggregate_model_call_records(read_model_call_records(store, rollout_id))
 
 
@@ -179,8 +179,8 @@ def merge_model_call_capture_into_record(
 ) -> dict[str, Any]:
     """Put the captured calls of a rollout into its result row as `ng_model_call_capture`, and return the row.
 
-    What the agent observed (`ng_agent_observations`) is joined with them. Requests and responses come along only with
-    `include_payloads`. A row that names no rollout is left as it is.
+    The agent's observations (`ng_agent_observations`) are joined with them. Requests and responses are included only
+    with `include_payloads`. A row that names no rollout stays unchanged.
     """
     rollout_id = maybe_rollout_id_from_run_body(record)
     if rollout_id is None or not dirs:
@@ -197,7 +197,7 @@ def merge_model_call_capture_into_record(
 
 
 def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[ModelCallRecord], list[dict[str, Any]]]:
-    """Return the calls of one rollout in all `dirs`, and what is known to be missing."""
+    """Return the calls of a rollout in all `dirs`, and what is known to be missing."""
     calls: list[ModelCallRecord] = []
     gaps: list[dict[str, Any]] = []
     unreadable = 0
@@ -222,16 +222,16 @@ def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[Mo
 
 def _build_call_row(call: ModelCallRecord, *, include_payloads: bool) -> dict[str, Any]:
     row = call.model_dump(mode="json", exclude=set(PAYLOAD_FIELDS))
-    # Payloads are the JSON that was read and may be large: they are passed on, not copied.
+    # Payloads are the JSON that was read and may be large, so they are not copied.
     payloads = {name: getattr(call, name) for name in PAYLOAD_FIELDS} if include_payloads else {}
     return {**row, **payloads}
 
 
 def _join_observations(record: dict[str, Any], calls: Sequence[ModelCallRecord]) -> list[dict[str, Any]]:
-    """Let the observations of `record` name the calls that they mean; return the gap that is left if they cannot."""
+    """Resolve the calls that the observations of `record` refer to; return the gap if that fails."""
     if record.get(AGENT_OBSERVATIONS_KEY) is None:
         return []
-    # Only the collector joins; model servers do without these models.
+    # Only the collector joins; model servers do not need these models.
     from nemo_gym.rollout_observability import AgentObservationBundle, join_model_call_observations
 
     try:
@@ -241,7 +241,7 @@ def _join_observations(record: dict[str, Any], calls: Sequence[ModelCallRecord])
         joined = join_model_call_observations(bundle, calls)
         record[AGENT_OBSERVATIONS_KEY] = joined.model_dump(mode="json")
     except Exception as error:
-        # Observations are made by other people's agents: what they cannot tell must not cost the rollout.
+        # Observations come from third-party agents: bad ones must not cost the rollout.
         LOG.warning("the observations of a rollout could not be joined with its model calls: %s", error)
         return [{"code": JOIN_FAILED, "detail": type(error).__name__}]
     return []
@@ -250,7 +250,7 @@ def _join_observations(record: dict[str, Any], calls: Sequence[ModelCallRecord])
 def _associate_compactions(
     bundle: "AgentObservationBundle", calls: Sequence[ModelCallRecord]
 ) -> "AgentObservationBundle":
-    """Let the agent that wraps Claude Code say which calls wrote its summaries: its logs do not name them."""
+    """Let the Claude Code wrapper say which calls wrote its summaries: Claude Code's logs do not name them."""
     from nemo_gym.rollout_observability import ObservationGap
 
     try:

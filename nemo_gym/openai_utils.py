@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of the Responses and Chat Completions dialects, and the client that calls an endpoint speaking them.
+"""Schemas of the Responses and Chat Completions dialects, and a client for endpoints that speak them.
 
-The schemas are ours, not the openai SDK's, which this module does not import. They live in `nemo_gym._wire` and carry
+The schemas are ours, not the openai SDK's, which this module does not import. They live in `nemo_gym._wire` but carry
 this module's name, so that pickles and tracebacks show where to import them from.
 """
 
@@ -65,9 +65,8 @@ _BUSY_ANSWERS = MessageThrottle(every_s=10.0)
 class NeMoGymAsyncOpenAI(BaseModel):
     """A client of one OpenAI-compatible endpoint. Every call returns the reply's JSON object.
 
-    A busy or failing endpoint is asked again a bounded number of times, after a pause that it may choose itself
-    (`Retry-After`). An error status is then raised as an aiohttp `ClientResponseError` with the body in
-    `response_content`.
+    A busy or failing endpoint is retried a bounded number of times, after a pause that it may choose (`Retry-After`).
+    An error status is then raised as an aiohttp `ClientResponseError` with the body in `response_content`.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -77,9 +76,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
     internal: bool = False
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     max_attempts: PositiveInt = ENDPOINT_ATTEMPTS
-    """Most attempts at one call; after three answers with status 500 it ends earlier."""
+    """Maximum attempts at one call; it gives up earlier after three answers with status 500."""
     timeout_s: PositiveFloat = 3600.0
-    """Deadline of one call, all attempts and pauses together."""
+    """Deadline of one call, including all attempts and pauses."""
 
     def model_post_init(self, context: Any) -> None:
         KNOWN_SECRETS.add(find_secrets({"api_key": self.api_key, "headers": self.default_headers}))
@@ -133,7 +132,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
             raise self._mask_secrets(error) from None
 
     def _mask_secrets(self, error: ServerCallError) -> ServerCallError:
-        """Return `error` with the secrets masked that were sent: some endpoints repeat a key that they do not know."""
+        """Return `error` with the secrets we sent masked: some endpoints repeat a key they do not know."""
 
         def mask(value: Any) -> Any:
             if isinstance(value, bytes):
@@ -147,7 +146,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
         attempt = broken = 0
         while True:
-            # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
+            # Asking a model twice costs tokens and changes nothing, so retry a broken connection too.
             response = await request(
                 method,
                 url,
@@ -168,7 +167,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
             pause_s = retry_after_s(response.headers, datetime.now(UTC))
             if pause_s is None:
                 pause_s = RetryRule(self.max_attempts, ENDPOINT_FIRST_PAUSE_S).draw_pause_s(attempt, _RNG)
-            # A pause that outlasts whoever waits for the answer would only hide why there is none.
+            # A pause that outlasts the caller's deadline would only hide why there is no answer.
             ends_at = find_earliest_end()
             if ends_at is not None and asyncio.get_running_loop().time() + pause_s >= ends_at:
                 return response
@@ -182,7 +181,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
 def _log_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
     if RETRIES.is_shown:
-        return  # as a count, which stays up to date
+        return  # the progress line shows it as a count
     suppressed = _BUSY_ANSWERS.admit((url, status))
     if suppressed is not None:
         more = f" ({suppressed} more such answers since the last such line)" if suppressed else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy versions for trainers: tell the servers of a run of new weights, and bound how old rollouts may get.
+"""Policy versions for trainers: tell a run's servers about new weights, and bound how stale rollouts may get.
 
     from nemo_gym.policy_versions import StalenessGate, announce
 
@@ -10,7 +10,7 @@
     ...
     await announce(7, gate=gate)             # the inference engine has the new weights
 
-`docs/concepts/policy-versions.md` says what is guaranteed.
+`docs/concepts/policy-versions.md` describes what is guaranteed.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _TIMEOUT_S, _PAUSE_S = 30.0, 1.0
 
 
 class PolicyVersionError(GymError):
-    """A policy version could not be told to every server, or not be asked for."""
+    """A policy version could not be announced to every server, or could not be read."""
 
 
 async def announce(
@@ -54,10 +54,10 @@ async def announce(
 ) -> None:
     """Tell the model and agent servers of a run, or only `servers`, that the policy has a new version.
 
-    Call it when the inference engine has the new weights. When it returns, every call that begins carries the version,
-    in all replicas and workers; `gate` is told too. PolicyVersionRefused for a version older than the one in force,
-    unless `restart` says that the trainer has gone back to a checkpoint. PolicyVersionError if a server could not be
-    told: call it again, which is safe. The head server is the one of this process's config, or `head_server_config`.
+    Call it when the inference engine has the new weights. Once it returns, every new call carries the version, in all
+    replicas and workers; `gate` is told too. Raise PolicyVersionRefused for a version older than the one in force,
+    unless `restart` says that the trainer has gone back to a checkpoint. Raise PolicyVersionError if a server could not
+    be told; calling again is safe. The head server is that of this process's config, or `head_server_config`.
     """
     body = {"version": version, "restart": restart, "servers": None if servers is None else list(servers)}
     status, answer = await _ask_head("POST", head_server_config, timeout_s, json=body)
@@ -72,7 +72,7 @@ async def announce(
 async def read_policy_version(
     head_server_config: BaseServerConfig | None = None, *, timeout_s: float = 30.0
 ) -> int | None:
-    """Return the version in force; None if none was announced. A trainer that comes back goes on from it."""
+    """Return the version in force; None if none was announced. A restarted trainer continues from it."""
     status, answer = await _ask_head("GET", head_server_config, timeout_s)
     if status != 200:
         raise PolicyVersionError(f"the head server did not tell the policy version: {answer.get('detail', answer)}")
@@ -82,7 +82,7 @@ async def read_policy_version(
 
 @asynccontextmanager
 async def follow(gate: StalenessGate, head_server_config: BaseServerConfig | None = None) -> AsyncIterator[None]:
-    """Meanwhile, let `gate` hear of every version that somebody else announces to the servers of a run.
+    """Within the context, tell `gate` about every version that someone else announces to the servers of a run.
 
     A head server that does not answer is asked again; the gate keeps what it knows.
     """
@@ -98,13 +98,13 @@ async def follow(gate: StalenessGate, head_server_config: BaseServerConfig | Non
 async def _follow(gate: StalenessGate, where: BaseServerConfig) -> None:
     while True:
         known = gate.version
-        # The head server answers when it has another version, or as soon as it has waited long enough.
+        # The head server answers once it has another version, or when it has waited long enough.
         wait = {"wait_s": _TIMEOUT_S, **({} if known is None else {"other_than": known})}
         try:
             status, answer = await _ask_head("GET", where, _TIMEOUT_S, params=wait)
             version = answer.get("version") if status == 200 else None
             if version is not None and version != known:
-                # The head server has taken it, so that an older one is meant.
+                # The head server accepted it, so the older version is intended.
                 gate.announce(version, restart=True)
                 continue
         except PolicyVersionError:
@@ -116,7 +116,7 @@ async def _follow(gate: StalenessGate, where: BaseServerConfig) -> None:
 async def _ask_head(
     method: str, where: BaseServerConfig | None, timeout_s: float, **call: Any
 ) -> tuple[int, Mapping[str, Any]]:
-    """Return the status and the body of the head server's answer."""
+    """Return the status and body of the head server's answer."""
     import aiohttp
 
     where = where or ServerClient.load_head_server_config()
@@ -132,5 +132,5 @@ async def _ask_head(
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise PolicyVersionError(
             f"the head server at {where.host}:{where.port} could not be asked for the policy version: "
-            f"{describe_error(error)}\nhint: are the servers of the run up? They are started by `gym env start`"
+            f"{describe_error(error)}\nhint: are the servers of the run up? `gym env start` starts them"
         ) from error

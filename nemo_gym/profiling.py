@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a server spends its time: a function profile as text, as a callgrind file, as a call graph and as a picture.
+"""Profile where a server spends its time: as text, a callgrind file, a call graph and a picture.
 
-yappi measures CPU time and gprof2dot draws; both are an extra. yappi measures a whole process, so the profile of a
-server shows all servers in its process: give it a process of its own, or name its folder in `required_str`.
+yappi measures CPU time and gprof2dot draws; both come with an extra. yappi measures a whole process, so a server's
+profile shows all servers in its process: give it its own process, or name its folder in `required_str`.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ class ProfilingToolMissing(GymError, ModuleNotFoundError):
 
 
 class Profiler(BaseModel):
-    """Profiles this process from `start` to `stop`, into `<base_profile_dir>/<name>.{log,callgrind,dot,png}`."""
+    """Profile this process from `start` to `stop`, into `<base_profile_dir>/<name>.{log,callgrind,dot,png}`."""
 
     name: str
     base_profile_dir: Path
     required_str: str | tuple[str, ...] | None = None
-    """Show only functions whose `file:line name` contains this text, or one of these."""
+    """Show only functions whose `file:line name` contains this text, or one of these texts."""
 
-    # yappi has one switch for the whole process, so it stays on as long as any profiler runs.
+    # yappi has one switch for the whole process, so it stays on while any profiler runs.
     _running: ClassVar[set[int]] = set()
 
     @field_validator("name")
@@ -52,7 +52,7 @@ class Profiler(BaseModel):
         return name
 
     def start(self) -> None:
-        """Begin measuring."""
+        """Start measuring."""
         yappi, _ = import_tools()
         if not Profiler._running:
             yappi.set_clock_type("cpu")
@@ -68,7 +68,7 @@ class Profiler(BaseModel):
             yappi, _ = import_tools()
             yappi.stop()
             yappi.clear_stats()
-        logger.info("profile of %r is in %s", self.name, self.base_profile_dir)
+        logger.info("wrote the profile of %r to %s", self.name, self.base_profile_dir)
 
     def dump(self) -> Path:
         """Write the profile so far, replacing an earlier one, and return the path of the log."""
@@ -86,7 +86,7 @@ class Profiler(BaseModel):
         return self._path("log")
 
     def attach(self, app: "FastAPI") -> None:
-        """Measure while `app` serves; `GET /stats` writes the profile and returns the log."""
+        """Profile while `app` serves; `GET /stats` writes the profile and returns the log."""
         from fastapi.responses import PlainTextResponse
 
         def stats() -> PlainTextResponse:
@@ -126,7 +126,7 @@ def profiler_requirements() -> list[str]:
 
 
 def describe_profiles(folder: Path, names: Sequence[str]) -> str:
-    """Return a text about where the profiles of the servers `names` are."""
+    """Return a text that says where the profiles of the servers `names` are."""
     lines = [f"profiles in {folder}:"]
     for name in names:
         logs = sorted(path.name for path in (*folder.glob(f"{name}.log"), *folder.glob(f"{name}.worker*.log")))
@@ -135,7 +135,7 @@ def describe_profiles(folder: Path, names: Sequence[str]) -> str:
 
 
 def import_tools() -> tuple[ModuleType, ModuleType]:
-    """Import yappi and gprof2dot; if they are missing, say which extra has them."""
+    """Import yappi and gprof2dot; if they are missing, say which extra provides them."""
     try:
         import gprof2dot
         import yappi

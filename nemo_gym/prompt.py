@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prompt files: YAML with a `user` and an optional `system` template that turn the fields of a row into messages.
 
-`{field}` stands for a top-level key of the row; literal braces are doubled. Values are inserted as they are: braces
+`{field}` stands for a top-level key of the row; literal braces are doubled. Values are inserted unchanged: braces
 inside them mean nothing.
 """
 
@@ -43,7 +43,7 @@ class PromptConfig(BaseModel):
 
 @functools.lru_cache(maxsize=256)
 def load_prompt_config(path: str | Path) -> PromptConfig:
-    """Return the prompt in the YAML file `path`, looked up in the search roots; read once per process."""
+    """Load a prompt from the YAML file `path`, looked up in the search roots; read once per process."""
     file = _resolve_under_cwd_or_install(path)
     if not file.is_file():
         roots = [Path()] if Path(path).is_absolute() else component_search_roots()
@@ -57,7 +57,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 
 
 def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the messages that `row` gives: a system message if there is a template for it, and a user message."""
+    """Return the messages for `row`: a system message if there is a template for it, and a user message."""
     templates = {"system": prompt_config.system, "user": prompt_config.user}
     return [
         {"role": role, "content": _fill(template, row, role)}
@@ -73,12 +73,12 @@ def apply_prompt_to_row(
 ) -> dict[str, Any]:
     """Return a copy of `row` whose `responses_create_params.input` is the filled prompt.
 
-    The other create params stay. With `prompt_config_path`, the row also says which prompt was used. PromptError if the
-    row has an input already. Prompt and row can be told apart, so they may also come the other way round.
+    The other create params stay. With `prompt_config_path`, the row also records which prompt was used. Raise
+    PromptError if the row already has an input. The two arguments may come in either order.
     """
     prompt, row = (row, prompt_config) if isinstance(row, PromptConfig) else (prompt_config, row)
     if not isinstance(prompt, PromptConfig) or not isinstance(row, dict):
-        raise TypeError(f"a PromptConfig and a row are expected, not {type(prompt).__name__} and {type(row).__name__}")
+        raise TypeError(f"expected a PromptConfig and a row, not {type(prompt).__name__} and {type(row).__name__}")
     if _has_input(row):
         raise PromptError(_explain_input_conflict("the row already has"))
     create_params = {**(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}), "input": fill_prompt(prompt, row)}
@@ -87,7 +87,7 @@ def apply_prompt_to_row(
 
 
 def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_config: PromptConfig | None = None) -> None:
-    """Raise PromptError with the indices of all rows that have an input already or, given a prompt, lack its fields."""
+    """Raise PromptError listing all rows that already have an input or, given a prompt, lack one of its fields."""
     conflicts: list[int] = []
     for index, row in enumerate(rows):
         if _has_input(row):
@@ -105,9 +105,9 @@ def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_conf
 def materialize_prompts(
     input_jsonl: str | Path, prompt_config: str | Path | PromptConfig, output_jsonl: str | Path
 ) -> int:
-    """Fill a prompt into every row of a JSONL file and return how many there are.
+    """Fill a prompt into every row of a JSONL file and return the number of rows.
 
-    ValueError, and no output, if a row has an input already or lacks a field of the prompt.
+    Raise ValueError, and write nothing, if a row already has an input or lacks a field of the prompt.
     """
     from nemo_gym._data.rows import render_rows
 
@@ -126,7 +126,7 @@ def _parse(file: Path) -> PromptConfig:
         reason = "; ".join(f"{'.'.join(path)} {text}".strip() for path, text in wrong.items()) or error
         raise PromptError(
             f"{file} is not a prompt file: {reason}\n"
-            f"hint: it is YAML with a text under `user` and, if wanted, one under `system`"
+            f"hint: write YAML with a text under `user` and, optionally, one under `system`"
         ) from error
     unknown = sorted(map(str, content.keys() - PromptConfig.model_fields.keys()))
     if unknown:
@@ -139,7 +139,7 @@ def _fill(template: str, row: Mapping[str, Any], role: str) -> str:
         return template.format_map(row)
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         missing = error.args[0] if error.args else error
-        # On one line, because callers match it as one.
+        # One line, because callers match it as one.
         raise PromptFieldError(
             f"the {role} prompt asks for {missing!r}, which the row does not have; available fields: "
             f"{', '.join(map(str, row)) or 'none'} (literal braces are doubled: '{{{{' and '}}}}')"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Responses ↔ Chat Completions, for model servers whose endpoint only speaks chat.
+"""Convert between Responses and Chat Completions, for model servers whose endpoint only speaks chat.
 
-What each direction keeps and loses is said in `to_chat` and `from_chat` of `nemo_gym._wire.converters`.
-Subclasses change how one kind of item is written by overriding its `_format_…` method, and how reasoning is told from
-text by overriding `_extract_reasoning_from_content`.
+`to_chat` and `from_chat` in `nemo_gym._wire.converters` document what each direction keeps and loses.
+Subclasses override a `_format_…` method to change how that kind of item is written, and
+`_extract_reasoning_from_content` to change how reasoning is separated from text.
 """
 
 import re
@@ -32,12 +32,12 @@ _THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
 class ResponsesConverter(BaseModel):
-    """Converts requests on their way to a chat endpoint, and its replies on their way back."""
+    """Converts requests for a chat endpoint, and its replies back."""
 
     return_token_id_information: bool
-    """Carry token ids and log-probs: from items onto assistant messages, from a reply onto its last item."""
+    """Carry token ids and log-probs: from items onto assistant messages, and from a reply onto its last item."""
     uses_reasoning_parser: bool = True
-    """Closed `<think>` blocks in a reply are reasoning. Otherwise they stay in the text."""
+    """Treat closed `<think>` blocks in a reply as reasoning. Otherwise they stay in the text."""
 
     def responses_to_chat_completion_create_params(
         self, responses_create_params: NeMoGymResponseCreateParamsNonStreaming
@@ -68,7 +68,7 @@ class ResponsesConverter(BaseModel):
         to_chat.add_message(m, state)
 
     def _format_reasoning(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
-        # The full reasoning text stands in where there is no summary.
+        # Without a summary, use the full reasoning text.
         thoughts = m.get("summary") or m.get("content") or []
         state.say(self._wrap_reasoning_in_think_tags(thought["text"] for thought in thoughts))
         state.attach_tokens(m)
@@ -101,12 +101,12 @@ class ResponsesConverter(BaseModel):
     def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
         """Return the items of an assistant message, from a reply or from a history."""
         text, refusal = from_chat.read_text(message_dict)
-        # Reasoning in a field of its own; two names are in use.
+        # Reasoning in its own field; two names are in use.
         reasoning = message_dict.get("reasoning_content") or message_dict.get("reasoning")
         thoughts = [reasoning] if isinstance(reasoning, str) and reasoning else []
         if self.uses_reasoning_parser:
             found, text = self._extract_reasoning_from_content(text)
-            # A server that fills its reasoning field may leave the same reasoning in the text.
+            # A server that fills its reasoning field may repeat the reasoning in the text.
             thoughts = [thought for thought in thoughts if thought not in found] + found
         items = from_chat.build_assistant_items(message_dict, thoughts, text, refusal, lambda: uuid4().hex)
         return from_chat.attach_tokens(items, message_dict) if self.return_token_id_information else items
@@ -139,7 +139,7 @@ class ResponsesConverter(BaseModel):
 
     @staticmethod
     def _parse_think_tags(content: str) -> tuple[list[str], str]:
-        # A block that is never closed stays text, because its end is unknown.
+        # An unclosed block stays text, because its end is unknown.
         return _THINK_BLOCK.findall(content), _THINK_BLOCK.sub("", content)
 
 
@@ -154,13 +154,13 @@ _RESPONSE_NON_BOUNDARY_TYPES = frozenset(
         "mcp_approval_response",
     }
 )
-"""Types of the items that a client or its tools add to a conversation. Messages go by their role."""
+"""Types of the items that a client or its tools add to a conversation. Messages are told apart by role."""
 _RESPONSE_OUTPUT_BOUNDARY_TYPES = frozenset(ITEM_TYPES) - {"message"} - _RESPONSE_NON_BOUNDARY_TYPES
-"""Types of the items that only a model makes: the first of them ends what was given to it."""
+"""Types of the items that only a model writes: the first of them ends the input."""
 
 
 def split_responses_input_output_items(items: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Return what was given to the model, and everything from its first own item on."""
+    """Split items into the model's input, and everything from the first item it wrote."""
     listed = list(items)
     cut = next((index for index, item in enumerate(listed) if _is_from_model(item)), len(listed))
     return listed[:cut], listed[cut:]

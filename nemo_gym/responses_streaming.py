@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streamed Responses requests: make what a streaming client sends fit the schema, and replay a reply as events.
+"""Streamed Responses requests: fit what a streaming client sends to the schema, and replay a reply as events.
 
-Coding agents send more than the schema knows: fields, tool kinds, item kinds, tools in namespaces. A plain request is
-refused for them; a streaming one is trimmed, and the log says what it lost. Messages, reasoning and function calls are
-left to the schema, and so is everything that is not even shaped like what it should be: that error names the place.
-Streams are text, one event per piece.
+Coding agents send more than the schema knows: extra fields, tool kinds, item kinds, tools in namespaces. A plain
+request with these is rejected; a streaming one is trimmed, and the log says what was dropped. Messages, reasoning and
+function calls are left to the schema, as is anything malformed: its error says where. Streams are text, one event per
+piece.
 """
 
 import logging
@@ -44,7 +44,7 @@ _ITEM_FIELDS = {
 
 
 def flatten_namespace_tools(tools: Sequence[Any] | None) -> tuple[list[Any], dict[str, tuple[str, str]]]:
-    """Return `tools` with those of namespaces as `<namespace>__<name>`, and the parts of every joined name."""
+    """Return `tools` with namespaced ones renamed to `<namespace>__<name>`, and the parts of every joined name."""
     flat = _FlatTools([], functions_only=False)
     flat.add_all(tools or [])
     return flat.tools, flat.names
@@ -55,8 +55,8 @@ def sanitize_streaming_responses_body(
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
     """Return `body` without what the schema does not know, and the parts of every joined tool name.
 
-    Only functions are kept of the tools: every model server can handle those. An input item is left out only if it
-    fits no kind of item. `body` itself is left alone.
+    Of the tools, only functions are kept: every model server can handle those. An input item is dropped only if it fits
+    no kind of item. `body` itself is not modified.
     """
     dropped = [f"field {name!r}" for name in body if name not in _PARAMS and name not in ("stream", "stream_options")]
     params = {name: value for name, value in body.items() if name in _PARAMS}
@@ -70,12 +70,12 @@ def sanitize_streaming_responses_body(
         _hoist_instructions(params, [item for item in kept if item is not None])
     _set_tools(params, tools, dropped)
     if dropped:
-        LOG.info("a streamed request was taken without %s", ", ".join(dropped))
+        LOG.info("dropped from a streamed request: %s", ", ".join(dropped))
     return params, tools.names
 
 
 def validate_streaming_responses_params(body: Mapping[str, Any]) -> NeMoGymResponseCreateParamsNonStreaming:
-    """Validate a sanitized `body`; fields that the schema forbids, at any depth, are pruned first."""
+    """Validate a sanitized `body`, after removing fields at any depth that the schema forbids."""
     pruned: Any = body
     while True:
         try:
@@ -89,7 +89,7 @@ def validate_streaming_responses_params(body: Mapping[str, Any]) -> NeMoGymRespo
 def synthesize_responses_sse(response: BaseModel | Mapping[str, Any], map: NamespaceMap | None = None) -> Iterator[str]:
     """Replay `response` in the fewest events: created, every finished item, and how it ended.
 
-    Tools get the names back that `map` holds. Model servers stream all events of the official API.
+    Tools get back the names in `map`. Model servers stream all events of the official API.
     """
     for event in stream_response(response, map, items_only=True):
         yield event.decode()
@@ -98,7 +98,7 @@ def synthesize_responses_sse(response: BaseModel | Mapping[str, Any], map: Names
 def synthesize_responses_failure_sse(
     message: str, *, code: str = "server_error", model: str | None = None
 ) -> Iterator[str]:
-    """Replay the failure of a backend: a stream that ends with `response.failed`."""
+    """Replay a backend failure: a stream that ends with `response.failed`."""
     failed = stream_response_failure(
         message, response_id=f"resp_{uuid4().hex}", created_at=int(time()), model=model, code=code
     )
@@ -107,7 +107,7 @@ def synthesize_responses_failure_sse(
 
 
 def _prune_forbidden_fields(body: Any, error: ValidationError) -> int:
-    """Delete the fields from `body` that `error` says are forbidden, and return how many there were."""
+    """Delete the fields of `body` that `error` says are forbidden, and return how many there were."""
     pruned = 0
     for problem in error.errors(include_url=False):
         if problem["type"] != "extra_forbidden":
@@ -118,7 +118,7 @@ def _prune_forbidden_fields(body: Any, error: ValidationError) -> int:
             is_key = isinstance(holder, dict) and step in holder
             if is_key or (isinstance(holder, list) and isinstance(step, int)):
                 holder = holder[step]
-            # Any other step is the tag of a union.
+            # Any other step is a union tag.
         if isinstance(holder, dict) and name in holder:
             del holder[name]
             pruned += 1
@@ -126,7 +126,7 @@ def _prune_forbidden_fields(body: Any, error: ValidationError) -> int:
 
 
 class _FlatTools:
-    """The tools of a request in one flat list: functions as the API wants them, or tools of every type as they are."""
+    """The tools of a request as a flat list: functions as the API wants them, or tools of every type unchanged."""
 
     def __init__(self, dropped: list[str], *, functions_only: bool = True) -> None:
         self.tools: list[Any] = []
@@ -165,7 +165,7 @@ class _FlatTools:
 
 
 def _is_readable(value: Any) -> bool:
-    """Return whether `value` is an object whose few keys that are read here have the right types."""
+    """Return whether `value` is an object whose keys read here have the right types."""
     if not isinstance(value, Mapping):
         return False
     words = all(isinstance(value.get(key), str | None) for key in ("type", "name", "namespace", "role"))
@@ -182,7 +182,7 @@ def _make_input_item_adapter() -> TypeAdapter[Any]:
 
 
 def _trim_item(index: int, item: Any, dropped: list[str]) -> Any:
-    """Return the item without what is unknown about it; None if it is unknown itself."""
+    """Return the item without its unknown fields; None if its type is unknown."""
     if not _is_readable(item):
         return item
     kind = item.get("type") or ("message" if "role" in item else None)
@@ -205,7 +205,7 @@ def _trim_item(index: int, item: Any, dropped: list[str]) -> Any:
 
 
 def _hoist_instructions(params: dict[str, Any], items: list[Any]) -> None:
-    """Move the system and developer messages that open the conversation into the instructions."""
+    """Move the system and developer messages at the start of the conversation into the instructions."""
     texts = [params["instructions"]] if params.get("instructions") else []
     hoisted = 0
     for item in items:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics over rollouts: pass@k and its relatives for `compute_metrics`, the summary behind `/aggregate_metrics`, and
+"""Metrics over rollouts: pass@k and similar metrics for `compute_metrics`, the summary behind `/aggregate_metrics`, and
 reward profiles of whole runs.
 
-The arithmetic is in `nemo_gym._metrics`. A value that is NaN or infinite is never counted: it is left out of the metric
-it would have gone into, and a warning in the log names its field.
+The arithmetic is in `nemo_gym._metrics`. NaN and infinite values never count: they are left out of the metric, and a
+warning in the log names the field.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -38,19 +38,19 @@ from nemo_gym.config_types import AggregateMetrics, BaseNeMoGymCLIConfig
 from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_for
 
 Tasks = Sequence[Sequence[dict[str, Any]]]
-"""The rollouts of every task, as verify responses."""
+"""The verify responses of every task's rollouts."""
 
 
 class RewardProfileConfig(BaseNeMoGymCLIConfig):
-    """Profile the rewards of a finished run, task by task and agent by agent."""
+    """Profile the rewards of a finished run, per task and per agent."""
 
     materialized_inputs_jsonl_fpath: str = Field(description="The `*_materialized_inputs.jsonl` file of the run.")
     rollouts_jsonl_fpath: str = Field(description="The rollouts file of the run.")
     allow_partial_rollouts: bool = Field(
-        default=False, description="Profile what is there although some planned rollouts have no result."
+        default=False, description="Profile the results so far even if some planned rollouts have none."
     )
     pass_threshold: float | None = Field(
-        default=None, description="Add the share of rollouts of every task whose reward reaches this value."
+        default=None, description="For every task, add the share of rollouts whose reward reaches this value."
     )
 
 
@@ -66,7 +66,7 @@ class RewardProfiler:
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return entries per task and per agent.
 
-        `rows` are the materialized inputs, `results` the rollouts, in any order. Raises ValueError unless they match
+        `rows` are the materialized inputs and `results` the rollouts, in any order. Raise ValueError unless they match
         one to one by task and rollout index; with `allow_partial_rollouts`, rows may lack a result.
         """
         profile = _profile.profile(rows, results, allow_partial=allow_partial_rollouts, pass_threshold=pass_threshold)
@@ -78,7 +78,7 @@ class RewardProfiler:
         agent_level_metrics: Iterable[Mapping[str, Any]],
         base_output_fpath: str | Path,
     ) -> tuple[Path, Path]:
-        """Write the entries, without histograms, beside the rollouts file; returns the two paths."""
+        """Write the entries, without histograms, beside the rollouts file; return the two paths."""
         tasks_path = reward_profiling_path_for(base_output_fpath)
         agents_path = agent_metrics_path_for(base_output_fpath)
         write_rows(tasks_path, map(_profile.drop_histograms, group_level_metrics))
@@ -102,10 +102,10 @@ def compute_pass_majority_metrics(
 ) -> tuple[dict[str, Any], list[list[dict[str, Any]]], list[str], int]:
     """Compute pass@k, pass@1[avg-of-k] and, with `answer_key`, majority@k of every score, in percent.
 
-    `score_fn` gives the scores of a rollout; the default is its reward, as `accuracy`. `answer_key` names the field of
-    the extracted answer; null means that there is none, which is scored as `no_answer`.
+    `score_fn` returns the scores of a rollout; the default is its reward, as `accuracy`. `answer_key` names the field
+    with the extracted answer; null means that there is none, which is scored as `no_answer`.
 
-    For every k up to the largest number of rollouts of a task (tasks with fewer than k are left out of that k):
+    For every k up to the largest number of rollouts of a task (tasks with fewer than k rollouts are left out):
 
     - `pass@k/<score>`: 1 - C(wrong, k)/C(n, k) where all scores of the task are 0 or 1, else the best of the first k
     - `pass@1[avg-of-k]/<score>`: the mean of the first k; for k >= 2 with `/std_dev_across_runs` and
@@ -113,7 +113,7 @@ def compute_pass_majority_metrics(
     - `majority@k/<score>`: the score of the commonest (answer, score) pair of the first k, ties averaged, 0 if none
     - `per_sample_aggregate`: for every score, the mean over tasks of their 1st, 2nd, ... rollout
 
-    Returns the metrics, the scores of every rollout, the names of the scores, and the largest k.
+    Return the metrics, the scores of every rollout, the names of the scores, and the largest k.
     """
     result = compute_pass_majority(tasks, score_fn, answer_key)
     return result.metrics, result.scores, result.score_names, result.max_k
@@ -127,7 +127,7 @@ def add_avg_sample_std_dev(
 ) -> dict[str, Any]:
     """Add `pass@1[avg-of-k]/<score>/avg_sample_std_dev` for k >= 2 to `metrics`, which is also returned.
 
-    It is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
+    This is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
     """
     for name in score_names:
         values, _ = select_score(name, all_score_dicts)
@@ -142,8 +142,8 @@ def compute_subset_metrics(
 ) -> dict[str, Any]:
     """Compute the metrics of `compute_pass_majority_metrics` for every value of `subset_key`, as `<subset>/<metric>`.
 
-    A task belongs to the value that its first rollout carries; tasks that carry none are in no subset. What the
-    metrics of a subset rest on is in `<subset>/n_scored` (rollouts) and `<subset>/n_tasks`.
+    A task belongs to the value in its first rollout; tasks without a value are in no subset. `<subset>/n_scored` and
+    `<subset>/n_tasks` count the rollouts and tasks behind the metrics of a subset.
     """
     subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
     for task in tasks:
@@ -152,16 +152,17 @@ def compute_subset_metrics(
     metrics: dict[str, Any] = {}
     for subset, of_subset in subsets.items():
         computed = compute_pass_majority(of_subset, score_fn, answer_key).metrics
-        computed.pop(PER_SAMPLE_AGGREGATE, None)  # servers add up what a subset has: all values are numbers
+        computed.pop(PER_SAMPLE_AGGREGATE, None)  # servers sum a subset's values, so all must be numbers
         sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
         metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
     return metrics
 
 
 def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
-    """Return the mean reward of every value of `category_key`, as `mean/reward/<category>`, each task counting alike.
+    """Return the mean reward for every value of `category_key`, as `mean/reward/<category>`; every task weighs the
+    same.
 
-    How many rollouts it rests on is in `n_scored/mean/reward/<category>`, which the tables of metrics show beside it.
+    `n_scored/mean/reward/<category>` counts the rollouts behind it; tables of metrics show it beside the mean.
     """
     categories: dict[str, list[list[float]]] = {}
     for task in tasks:
@@ -181,20 +182,21 @@ def highest_k_metrics(
     score_names: Collection[str] | None = None,
     exclude_names: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics that match `pattern`, such as `"pass@1[avg-of-{k}]"`, for the highest k there is.
+    """Return the metrics that match `pattern`, such as `"pass@1[avg-of-{k}]"`, for the highest k.
 
-    Without `score_names`, all scores but not their spreads; a spread is asked for as `"accuracy/std_dev_across_runs"`.
+    Without `score_names`, return all scores but not their spreads; ask for a spread as
+    `"accuracy/std_dev_across_runs"`.
     """
     return select_highest_k(metrics, pattern, score_names, exclude_names)
 
 
 class AggregateMetricsMixin:
-    """What a server adds to the metrics of its rollouts."""
+    """The hooks through which a server adds its own metrics."""
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return the server's own metrics over the verify responses of every task, in order of task and rollout index.
 
-        The special key `per_task_metrics`, a list with one mapping per task, goes into the entries of the tasks.
+        The special key `per_task_metrics`, a list with one mapping per task, is merged into the per-task entries.
         """
         return {}
 
@@ -210,7 +212,7 @@ def compute_aggregate_metrics(
 ) -> AggregateMetrics:
     """Describe all numeric fields, over all rollouts and per task, with the server's own metrics merged in.
 
-    A response without a task or rollout index counts as index 0; the same pair twice is a ValueError.
+    A response without a task or rollout index counts as index 0; a repeated pair raises ValueError.
     """
     result = _aggregate.aggregate(verify_responses, compute_metrics_fn, get_key_metrics_fn)
     return AggregateMetrics(group_level_metrics=result.tasks, agent_metrics=result.agent, key_metrics=result.key)

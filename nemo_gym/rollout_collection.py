@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rollouts for programs: play examples against running agents, one awaitable each, or a whole file of them.
+"""Rollouts for programs: run examples against running agents, one awaitable each, or a whole file of them.
 
-Here are the settings of a collection and of what follows it, the keys by which agents and verifiers route a result, and
-`RolloutCollectionHelper`. How rollouts are planned, played and recorded is in `nemo_gym._rollouts`; serving while
-collecting is `gym eval run`.
+This module holds the settings of a collection and of its follow-ups, the keys by which agents and verifiers route a
+result, and `RolloutCollectionHelper`. `nemo_gym._rollouts` plans, runs and records rollouts; `gym eval run` also starts
+the servers.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.play import Player, Witness
-from nemo_gym._rollouts.resume import find_left
+from nemo_gym._rollouts.resume import find_remaining
 from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_or_resume
 from nemo_gym._rollouts.staleness import StalenessGate
 from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
@@ -74,20 +74,20 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 _OLDER_PARAMS = {"max_tokens": "max_output_tokens"}
-# What makes rollouts of one run different from those of another.
+# What distinguishes the rollouts of one run from those of another.
 _IDENTITY = ("agent_name", "limit", "num_repeats", "num_repeats_add_seed", "responses_create_params", "prompt_config")
 _IDENTITY_IF_SET = ("shard",)  # manifests of older runs do not have it
 
 
 class SkillsConfig(BaseModel):
-    """Skills that agents of the run are given."""
+    """Skills that the run's agents are given."""
 
     path: str
     """Folder that holds the skills."""
 
 
 class SharedRolloutCollectionConfig(UploadRolloutsConfigMixin, BaseNeMoGymCLIConfig):
-    """What every kind of collection needs."""
+    """Settings that every kind of collection shares."""
 
     output_jsonl_fpath: str = Field(description="The output data JSONL file path.")
     num_samples_in_parallel: PositiveInt | None = Field(
@@ -102,14 +102,14 @@ class SharedRolloutCollectionConfig(UploadRolloutsConfigMixin, BaseNeMoGymCLICon
     )
     max_policy_staleness: NonNegativeInt | None = Field(
         default=None,
-        description="Hold new rollouts back that would be trained on more than so many policy versions after they "
+        description="Hold back new rollouts that would be trained on more than this many policy versions after they "
         "began; needs `policy_batch_size`.",
     )
     policy_batch_size: PositiveInt | None = Field(
-        default=None, description="How many rollouts the trainer takes for one policy version."
+        default=None, description="How many rollouts the trainer uses per policy version."
     )
     policy_version_timeout_seconds: PositiveFloat = Field(
-        default=3600.0, description="Give the run up if `max_policy_staleness` has held everything back for so long."
+        default=3600.0, description="Give up if `max_policy_staleness` has held everything back for this long."
     )
 
     @model_validator(mode="after")
@@ -117,26 +117,26 @@ class SharedRolloutCollectionConfig(UploadRolloutsConfigMixin, BaseNeMoGymCLICon
         if self.max_policy_staleness is not None and self.policy_batch_size is None:
             raise ValueError(
                 "max_policy_staleness is set, but policy_batch_size is not.\n"
-                "hint: add `++policy_batch_size=N`, the number of rollouts that the trainer takes for one version"
+                "hint: add `++policy_batch_size=N`, the number of rollouts that the trainer uses per version"
             )
         return self
 
     def make_staleness_gate(self) -> StalenessGate | None:
-        """Return what holds rollouts back until the policy has moved on; None if nothing does."""
+        """Return the gate that holds rollouts back until the policy has moved on; None if nothing does."""
         if self.max_policy_staleness is None or self.policy_batch_size is None:
             return None
         return StalenessGate(self.max_policy_staleness, self.policy_batch_size, version=None)
 
 
 class E2ERolloutCollectionConfig(SharedRolloutCollectionConfig):
-    """Prepare the data, start the servers, collect, stop."""
+    """Settings of `gym eval run`: prepare the data, start the servers, collect, stop."""
 
     split: Literal["train", "validation", "benchmark"] = Field(description="Which datasets of the config to run.")
-    reuse_existing_data_preparation: bool = Field(default=False, description="Take the data an earlier run prepared.")
+    reuse_existing_data_preparation: bool = Field(default=False, description="Use the data an earlier run prepared.")
 
 
 class RolloutCollectionConfig(SharedRolloutCollectionConfig):
-    """Perform a batch of rollout collection against running servers."""
+    """Collect a batch of rollouts from running servers."""
 
     agent_name: str | None = Field(default=None, description="The agent of rows that name none.")
     input_jsonl_fpath: str = Field(description="The input tasks, in the form of a file path to a JSONL file.")
@@ -146,9 +146,9 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
     )
     num_repeats_add_seed: bool = Field(default=False, description="Send the rollout index as the sampling seed.")
     shard: str | None = Field(
-        default=None, description="K/N: play only the K-th of N parts of the tasks, under their indices in the whole."
+        default=None, description="K/N: run only the K-th of N parts of the tasks, keeping their overall indices."
     )
-    resume_from_cache: bool = Field(default=False, description="Run only what the output does not hold yet.")
+    resume_from_cache: bool = Field(default=False, description="Run only the rollouts that the output lacks.")
     prompt_config: str | None = Field(default=None, description="A prompt template applied to every row.")
     skills: SkillsConfig | None = Field(default=None, description="Skills for the agents of the run.")
 
@@ -167,7 +167,7 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
 
     @field_validator("shard")
     @classmethod
-    def _part_of_whole(cls, value: str | None) -> str | None:
+    def _check_shard(cls, value: str | None) -> str | None:
         return None if value is None else str(Shard.parse(value))
 
     @property
@@ -176,7 +176,7 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         return RunPaths.of(self.output_jsonl_fpath).materialized
 
     def expand_settings(self, known_agents: list[str] | None = None) -> ExpandSettings:
-        """Return how the input becomes rollouts."""
+        """Return the settings that turn the input into rollouts."""
         from nemo_gym.skills import load_skill_directory
 
         return ExpandSettings(
@@ -192,7 +192,7 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         )
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that a resumed run must share with the run before, their secrets masked."""
+        """Return the settings that a resumed run must share with the earlier run, with secrets masked."""
         asked = {name for name in _IDENTITY_IF_SET if getattr(self, name) is not None}
         identity = self.model_dump(mode="json", include={*_IDENTITY, *asked})
         recursively_hide_secrets(identity)
@@ -208,9 +208,9 @@ class RolloutAggregationConfig(BaseNeMoGymCLIConfig):
 
 
 class FailedRollout(dict[str, Any]):
-    """What stands in for the result of a rollout that has none: its row in the failures file, with `mask_sample`.
+    """Stands in for a missing result: the rollout's row in the failures file, with `mask_sample`.
 
-    It has a reward only where the agent itself has masked it and left one.
+    It has a reward only if the agent itself masked the rollout and left one.
     """
 
     def __init__(self, row: Mapping[str, Any], failure: Failure) -> None:
@@ -225,7 +225,7 @@ Played = tuple[dict[str, Any], dict[str, Any]]
 
 
 class _MetricsWriter(BaseModel):
-    """Writes the metrics of a run as its running servers compute them; subclasses may override both methods."""
+    """Writes a run's metrics as its running servers compute them; subclasses may override both methods."""
 
     def setup_server_client(self, head_server_config: BaseServerConfig | None = None) -> ServerClient:
         """Return a client for the running servers."""
@@ -236,7 +236,7 @@ class _MetricsWriter(BaseModel):
     ) -> Path | None:
         """Write the metrics of `results` beside `output_fpath`, each agent's as its own server computes them.
 
-        `rows` are the planned rollouts, by which the metrics tell of how many they are. None if there are no results.
+        `rows` are the planned rollouts; the metrics report how many there are. Return None if there are no results.
         """
         if not results:
             return None
@@ -258,7 +258,7 @@ class _MetricsWriter(BaseModel):
 
 
 class RolloutCollectionHelper(_MetricsWriter):
-    """Plays examples against the agents that they name."""
+    """Runs examples against the agents they name."""
 
     def run_examples(
         self,
@@ -270,16 +270,16 @@ class RolloutCollectionHelper(_MetricsWriter):
         gate: StalenessGate | None = None,
         gate_timeout_s: float | None = None,
     ) -> Iterator[Awaitable[Played]]:
-        """Play every example; return one awaitable of `(row, result)` for each, in the order in which they finish.
+        """Run every example; return one awaitable of `(row, result)` for each, in the order they finish.
 
-        The awaitable of a rollout that fails raises an `aiohttp.ClientResponseError` with the status that the agent
-        answered, its body in `response_content` and the RolloutFailure for its cause. With `route_failures_to_sidecar`
-        it gives a `FailedRollout` instead: the row that belongs into the failures file. TooManyMaskedSamples is raised
-        either way, where the config bounds how many rollouts may lack token ids. Token ids in a result extend each
-        other (`nemo_gym._training.handover`). Rollouts that nobody can await any more are cancelled.
+        The awaitable of a failed rollout raises an `aiohttp.ClientResponseError` with the agent's status, its body in
+        `response_content` and the RolloutFailure as its cause. With `route_failures_to_sidecar` it returns a
+        `FailedRollout` instead: the row for the failures file. Either way, TooManyMaskedSamples is raised if the config
+        bounds how many rollouts may lack token ids. Token ids in a result extend each other
+        (`nemo_gym._training.handover`). Rollouts that nobody can await any more are cancelled.
 
-        With a `gate` a rollout begins once it would not be too old when it is trained on; one that fails gives its
-        place back, and one that waits for `gate_timeout_s` raises StalenessTimeout.
+        With a `gate`, a rollout begins once it would not be too stale to train on; one that fails gives its place back,
+        and one that waits longer than `gate_timeout_s` raises StalenessTimeout.
         """
         for row in examples:
             _require_agent(row)
@@ -311,11 +311,11 @@ class RolloutCollectionHelper(_MetricsWriter):
             if isinstance(outcome, Scored):
                 return row, outcome.result
             failed = FailedRollout(build_failed_row(outcome), outcome.failure)
-            # A trainer takes a masked sample as it is: it has a response, and its reward counts for nothing.
+            # A trainer takes a masked sample unchanged: it has a response, and its reward does not count.
             if failed.get(MASK_SAMPLE_KEY) and RESPONSE_KEY_NAME in failed:
                 return row, failed
             if route_failures_to_sidecar:
-                # What a verifier writes for lack of a score, such as 0.0, is no reward that a group may be measured by.
+                # A verifier's placeholder for a missing score, such as 0.0, must not enter group statistics.
                 failed.pop(REWARD_KEY_NAME, None)
                 failed[MASK_SAMPLE_KEY] = True
                 return row, failed
@@ -326,22 +326,22 @@ class RolloutCollectionHelper(_MetricsWriter):
         return AsFinished(plays if witness is None else _close_after(plays, witness))
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
-        """Collect rollouts from servers that run, into the files of `config`.
+        """Collect rollouts from running servers into the files of `config`.
 
-        Return the scored ones, by task and rollout.
+        Return the scored ones, ordered by task and rollout.
         """
         paths, client = RunPaths.of(config.output_jsonl_fpath), self.setup_server_client()
         with lock_run(paths):
             run = plan_or_resume(
                 paths,
-                # Which servers run is not known here, so their config cannot be compared.
+                # We do not know which servers run, so their config cannot be compared.
                 RunIdentity(config.input_jsonl_fpath, config.identity()),
                 config.expand_settings,
                 resume=config.resume_from_cache,
                 max_attempts=_get_max_rollout_attempts(),
             )
-            at_once, witness, control = config.num_samples_in_parallel, find_observer(client), RunControl()
-            limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
+            concurrency, witness, control = config.num_samples_in_parallel, find_observer(client), RunControl()
+            limit: Limiter = FixedLimit(concurrency) if concurrency else AdaptiveLimit()
             gate, timeout_s = config.make_staleness_gate(), config.policy_version_timeout_seconds
             async with bound_staleness(limit, gate, client, timeout_s, control.abort) as limiter:
                 with run.open_journal() as journal:
@@ -363,31 +363,31 @@ class RolloutCollectionHelper(_MetricsWriter):
         return results
 
     def _preprocess_rows_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
-        """Return the rollouts that `config` stands for, each a row for `run_examples`; all of them are checked."""
+        """Return the rollouts that `config` describes, each a checked row for `run_examples`."""
         source = config.input_jsonl_fpath
         return list(expand(read_input(source), config.expand_settings(), source))
 
     def _load_from_cache(
         self, config: RolloutCollectionConfig
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-        """Read what an earlier run into the files of `config` has left.
+        """Read what an earlier run left in the files of `config`.
 
-        Return the rows still to be played, then those that have a result, and these results in the same order.
+        Return the rows still to run, then those that have a result, and these results in the same order.
         """
         paths = RunPaths.of(config.output_jsonl_fpath)
-        left = sorted(find_left(paths, _get_max_rollout_attempts()).read_left(), key=key_of)
+        left = sorted(find_remaining(paths, _get_max_rollout_attempts()).read_remaining(), key=key_of)
         results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
         rows = {key_of(row): row for row in read_rows(paths.materialized)}
         return left, [rows[key_of(result)] for result in results], results
 
 
 class RolloutAggregationHelper(_MetricsWriter):
-    """Puts the shards of a run together."""
+    """Merges the shards of a run."""
 
     async def run_from_config(self, config: RolloutAggregationConfig) -> list[dict[str, Any]]:
         """Merge the shards that `config` names, write their metrics, and return their rollouts by task and rollout.
 
-        Agents compute their own metrics, so their servers must run; `gym eval aggregate` does without them.
+        Agents compute their own metrics, so their servers must be running; `gym eval aggregate` does not need them.
         """
         from nemo_gym._results.merge import merge_shards, warn_of_shards
         from nemo_gym._results.rows import expand_globs
@@ -398,7 +398,7 @@ class RolloutAggregationHelper(_MetricsWriter):
         if config.merge_shards:
             merge_shards(shards, output)
         plans = [RunPaths.of(shard) for shard in shards]
-        # Some plans would say that fewer rollouts were asked for than there are.
+        # With only some of the plans, it would look as if fewer rollouts were planned than there are.
         is_known = all(paths.materialized.is_file() for paths in plans)
         rows = [row for paths in plans for row in read_rows(paths.materialized)] if is_known else []
         results = sorted((row for shard in shards for row in read_rows(shard)), key=key_of)
@@ -407,7 +407,7 @@ class RolloutAggregationHelper(_MetricsWriter):
 
 
 def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[Coroutine[Any, Any, Played]]:
-    """Return `plays`; whichever ends last closes `witness`."""
+    """Return `plays`, wrapped so that the last one to end closes `witness`."""
     left = len(plays)
 
     async def close_if_last(play: Awaitable[Played]) -> Played:
@@ -423,14 +423,14 @@ def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[C
 
 
 def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Put `ng_trajectory` into the result of the played `row`, if anything was observed of it; return the result."""
+    """Put `ng_trajectory` into the result of `row` if anything was observed; return the result."""
     from nemo_gym._app.rollout_trajectory import attach_trajectory
 
     return attach_trajectory(row, result)
 
 
 def _load_prompt(path: str) -> Callable[[Row], Row]:
-    """Return what fills the prompt file `path` into a row."""
+    """Return a function that fills the prompt file `path` into a row."""
     from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
 
     prompt = load_prompt_config(path)
@@ -438,7 +438,7 @@ def _load_prompt(path: str) -> Callable[[Row], Row]:
 
 
 def _make_error(outcome: Failed) -> ServerResponseError:
-    """Return what a caller is told of `outcome`: the agent's own error reply, or one in its place."""
+    """Return the error to raise for `outcome`: the agent's own error reply, or a substitute."""
     if outcome.error_reply is not None:
         return outcome.error_reply
     failure = outcome.failure
@@ -457,7 +457,7 @@ def _require_agent(row: Mapping[str, Any]) -> None:
 
 
 def _get_max_rollout_attempts() -> int:
-    """Return how often a rollout that failed may be tried in all, over resumed runs."""
+    """Return how many attempts a failing rollout gets in total, across resumed runs."""
     given = os.environ.get(_MAX_ATTEMPTS_ENV, "3")
     if not given.isdigit() or int(given) < 1:
         raise GymError(f"{_MAX_ATTEMPTS_ENV} must be a positive whole number, not {given!r}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rollout a piece of code is working for: the id of a run request, and a context that carries it across awaits.
+"""Track which rollout the running code works for: the id of a run request, and a context that carries it across awaits.
 
-What is recorded under the id lives in `nemo_gym.model_call_capture` and `nemo_gym.token_id_capture`.
+`nemo_gym.model_call_capture` and `nemo_gym.token_id_capture` record calls under this id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,9 +28,9 @@ _CURRENT_ROLLOUT_ID: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", 
 
 
 def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
-    """Return the rollout id that a run request or a result row stands for; None if it carries no indices.
+    """Return the rollout id of a run request or a result row; None if it carries no indices.
 
-    Raises ValueError for an id that cannot be a path segment.
+    Raise ValueError for an id that cannot be a path segment.
     """
     return compose_rollout_id(
         _get_field(body, ROLLOUT_ID_KEY_NAME),
@@ -41,7 +41,7 @@ def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str |
 
 
 def task_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
-    """Return the id of the task that a run request or a row holds, as text: the environment's own, else its index."""
+    """Return the task id of a run request or a row, as text: the environment's own id, else the task's index."""
     found = (_get_field(body, key) for key in _TASK_ID_KEYS)
     return next((str(value) for value in found if value is not None), None)
 
@@ -53,7 +53,7 @@ def current_rollout_id() -> str | None:
 
 @contextmanager
 def rollout_context(rollout_id: str | None) -> Iterator[str | None]:
-    """Let everything that is started inside work for `rollout_id`, or for no rollout if it is None."""
+    """Make everything started inside work for `rollout_id`, or for no rollout if it is None."""
     token = _CURRENT_ROLLOUT_ID.set(rollout_id)
     try:
         yield rollout_id
@@ -82,7 +82,7 @@ class RolloutContextMiddleware:
 
 
 class RolloutPathMiddleware:
-    """Make the rollout that a request's path names the current one. The path stays as it is: others read it too."""
+    """Make the rollout named in a request's path the current one. The path stays unchanged: others read it too."""
 
     only_for_rollout_paths = True
 
@@ -109,7 +109,7 @@ def _get_field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _map_field_names(kind: type[BaseModel]) -> dict[Any, str]:
-    """Map names and aliases to fields: a declared index has an alias, for no field name begins with an underscore."""
+    """Map names and aliases to fields: index fields need an alias, as no field name starts with an underscore."""
     return {
         alias: name
         for name, field in kind.model_fields.items()

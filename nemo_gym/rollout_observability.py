@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent can report about a rollout beyond its final answer, and the trajectory that a result row carries.
+"""What an agent can report about a rollout besides its final answer, and the trajectory in a result row.
 
-Every model refuses unknown fields. Model calls are captured by `nemo_gym.model_call_capture`; observations refer to
-them by `ModelCallRef`, and `join_model_call_observations` finds the calls that are meant. The trajectory of a row is
-put together in `nemo_gym._app.rollout_trajectory`.
+Every model forbids unknown fields. `nemo_gym.model_call_capture` captures model calls; observations refer to them by
+`ModelCallRef`, and `join_model_call_observations` resolves these references. `nemo_gym._app.rollout_trajectory` builds
+the trajectory of a row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,14 +26,14 @@ _JOIN_GAPS = frozenset({UNMATCHED, AMBIGUOUS, CONFLICT, OWNERSHIP_UNAVAILABLE})
 
 
 class ObservationModel(BaseModel):
-    """The base of all observations. Times are Unix times in seconds."""
+    """Base class of all observations. Times are Unix times in seconds."""
 
-    # `model_calls` and the like are fields here, not pydantic's own names.
+    # `model_calls` and the like are fields, not pydantic names.
     model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=())
 
 
 class ModelCallRef(ObservationModel):
-    """A model call: by its captured id, or by the model server and the id that the model gave its response."""
+    """A model call, identified by its captured id, or by the model server and the response id."""
 
     model_call_id: str | None = None
     model_ref: ModelServerRef | None = None
@@ -59,11 +59,11 @@ class AgentInvocation(ObservationModel):
     error_type: str | None = None
     model_calls: list[ModelCallRef] = Field(default_factory=list)
     conversation: list[NeMoGymResponseInputItem] = Field(default_factory=list)
-    """What was asked, said and answered by tools, in order."""
+    """Prompts, replies and tool results, in order."""
 
 
 class ToolCallObservation(ObservationModel):
-    """One tool call as the agent carried it out."""
+    """One tool call as the agent executed it."""
 
     kind: Literal["tool_call"] = "tool_call"
     invocation_id: str
@@ -74,7 +74,7 @@ class ToolCallObservation(ObservationModel):
     completed_at: float | None = None
     duration_ms: NonNegativeFloat | None = None
     timing_source: Literal["executor", "artifact", "harness"] | None = None
-    """Who measured: what ran the tool, a file it left, or the harness around it."""
+    """Who measured it: what ran the tool, a file it left, or the harness around it."""
     status: Literal["completed", "failed", "timeout", "cancelled", "incomplete", "unknown"] = "unknown"
     error_type: str | None = None
 
@@ -102,13 +102,13 @@ class SandboxObservation(ObservationModel):
 
 
 class ContextCompactionObservation(ObservationModel):
-    """The agent shortened its context, so that later model calls do not continue earlier ones token by token."""
+    """The agent shortened its context, so later model calls do not continue earlier ones token by token."""
 
     kind: Literal["context_compaction"] = "context_compaction"
     invocation_id: str
     observed_at: float | None = None
     trigger: str | None = None
-    """What set it off, e.g. `auto` or `manual`."""
+    """What triggered it, e.g. `auto` or `manual`."""
     tokens_before: NonNegativeInt | None = None
     tokens_after: NonNegativeInt | None = None
     outcome: Literal["completed", "failed", "aborted", "unknown"] = "unknown"
@@ -137,10 +137,10 @@ class ObservationGap(ObservationModel):
 
 
 class AgentObservationBundle(ObservationModel):
-    """Everything one source observed of one rollout: `ng_agent_observations` of a result row."""
+    """Everything one source observed about one rollout: `ng_agent_observations` in a result row."""
 
     source: str
-    """Who observed: the name of the agent or of its harness."""
+    """Who observed it: the name of the agent or of its harness."""
     records: list[AgentObservationRecord] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
@@ -161,7 +161,7 @@ class AgentObservationBundle(ObservationModel):
 
 @dataclass(frozen=True)
 class AgentEpisode:
-    """What an agent hands back: its response, and what it observed on the way."""
+    """What an agent returns: its response, and what it observed along the way."""
 
     response: NeMoGymResponse
     observations: AgentObservationBundle
@@ -208,7 +208,7 @@ class TrajectoryModelCall(ObservationModel):
 
 
 class TrajectoryTurn(ObservationModel):
-    """One question to an agent and its answer, however many model calls that took."""
+    """One question to an agent and its answer, however many model calls it took."""
 
     invocation_id: str
     task_id: str
@@ -224,13 +224,13 @@ class TrajectoryTurn(ObservationModel):
 
 
 class TrajectoryToolCall(ToolCallObservation):
-    """One tool call with what it returned."""
+    """One tool call and what it returned."""
 
     output: Any = None
 
 
 class TrajectoryRecord(ObservationModel):
-    """A rollout as a result row holds it under `ng_trajectory`."""
+    """A rollout as stored in a result row under `ng_trajectory`."""
 
     schema_version: Literal["1.0"] = "1.0"
     task_id: str
@@ -269,7 +269,7 @@ def _refuse_duplicates(name: str, values: Iterable[Any]) -> None:
 def join_model_call_observations(
     bundle: AgentObservationBundle, calls: "Sequence[ModelCallRecord]"
 ) -> AgentObservationBundle:
-    """Return a copy of `bundle` whose references name the captured `calls` in full; what cannot be joined is a gap.
+    """Return a copy of `bundle` whose references identify the captured `calls` in full; note a gap where that fails.
 
     The gaps of an earlier join are replaced.
     """
@@ -287,12 +287,12 @@ def join_model_call_observations(
 
 
 def drop_duplicate_gaps(gaps: Iterable[ObservationGap]) -> list[ObservationGap]:
-    """Return `gaps` in order, each once."""
+    """Return `gaps` in order, without duplicates."""
     return list({(gap.code, gap.invocation_id, gap.detail): gap for gap in gaps}.values())
 
 
 class _Join:
-    """Finds the calls that references mean, and remembers which invocation made which."""
+    """Finds the calls that references mean, and tracks which invocation made which call."""
 
     def __init__(self, calls: "Sequence[ModelCallRecord]") -> None:
         self._calls = calls
@@ -308,7 +308,7 @@ class _Join:
         self.gaps: list[ObservationGap] = []
 
     def claim(self, ref: ModelCallRef, invocation_id: str) -> ModelCallRef:
-        """Let the invocation own the call that `ref` means."""
+        """Record that the invocation made the call that `ref` means."""
         place = self._find(ref, invocation_id)
         if place is None:
             return ref
@@ -319,7 +319,7 @@ class _Join:
         return self._build_reference(place)
 
     def resolve_compaction(self, record: ContextCompactionObservation) -> None:
-        """Resolve the calls of a compaction: its own must be of its invocation, its neighbours not of another."""
+        """Resolve the calls of a compaction: its own must be its invocation's; its neighbors must not be another's."""
         owner = record.invocation_id
         record.model_calls = [
             self._resolve(ref, owner, "model_calls:", must_be_owned=True) for ref in record.model_calls
@@ -350,7 +350,7 @@ class _Join:
         return ref
 
     def _find(self, ref: ModelCallRef, invocation_id: str, role: str = "") -> int | None:
-        """Return the place of the one call that `ref` means; note a gap if there is none or more than one."""
+        """Return the index of the one call that `ref` means; note a gap if there is none or more than one."""
         key: Any = ref.model_call_id
         if key is None and ref.model_ref is not None:
             key = (ref.model_ref.type, ref.model_ref.name, ref.response_id)

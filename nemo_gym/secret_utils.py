@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hides the secrets of a config before it is shown or stored.
+"""Hide the secrets of a config before it is shown or stored.
 
-What counts as a secret is decided in `nemo_gym._config.secrets`.
+`nemo_gym._config.secrets` decides what counts as a secret.
 """
 
 from typing import Any
@@ -12,5 +12,5 @@ from nemo_gym._config.secrets import hide_secrets
 
 
 def recursively_hide_secrets(config: DictConfig | ListConfig | dict[Any, Any]) -> None:
-    """Replace every secret of `config` by `****`, in place: keys, tokens, passwords, credentials in URLs."""
+    """Replace every secret of `config` with `****`, in place: keys, tokens, passwords, credentials in URLs."""
     hide_secrets(config)

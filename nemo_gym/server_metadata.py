@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parsed config of an environment says of its servers and datasets, for tables of environments."""
+"""What an environment's parsed config says about its servers and datasets, for tables of environments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from nemo_gym._catalog.configs import iter_server_blocks
 
 @dataclass
 class ServerMetadata:
-    """What a table shows of an environment; what its config does not say is None or empty."""
+    """An environment's row in a table; what its config does not say is None or empty."""
 
     domain: str | None = None
     description: str | None = None
@@ -18,19 +18,19 @@ class ServerMetadata:
     verified: bool = False
     verified_url: str | None = None
     license: str | None = None
-    """The licence of the first dataset that names one, train before validation before others."""
+    """The license of the first dataset that names one: train before validation before others."""
     types: list[str] = field(default_factory=list)
-    """The types of the datasets, such as `train`, each once."""
+    """The types of the datasets, such as `train`, without duplicates."""
 
 
 def visit_resources_server(data: Mapping[str, Any]) -> ServerMetadata:
-    """Return what the first resources server in a parsed config file says of itself."""
+    """Return what a parsed config file says about its first resources server."""
     settings = next((block.settings for block in iter_server_blocks(data) if block.type == "resources_servers"), {})
     return _describe(settings)
 
 
 def visit_agent_server(data: Mapping[str, Any]) -> ServerMetadata:
-    """Return what the first agent in a parsed config file says of itself, and what the datasets of all agents are."""
+    """Return what a parsed config file says about its first agent, and about the datasets of all agents."""
     blocks = [block for block in iter_server_blocks(data) if block.type == "responses_api_agents"]
     described = _describe(blocks[0].settings if blocks else {})
     datasets = [dataset for block in blocks for dataset in block.datasets]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How servers run and how they call each other: the client side, and the classes that every server builds on.
+"""How servers run and call each other: the client side, and the base classes of every server.
 
-Calls have a deadline and a bounded number of attempts. What starts, watches and stops a whole set of servers is not
-here but in `nemo_gym.cli` and `nemo_gym._serving`.
+Calls have a deadline and a bounded number of attempts. `nemo_gym.cli` and `nemo_gym._serving` start, watch and stop
+sets of servers.
 """
 
 import inspect
@@ -109,12 +109,12 @@ async def request(
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
-    A call that never reached the server is tried again, longer while servers start; one that may have run there only if
-    its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
-    A call `_to_model` is answered with its whole reply, and never goes to another server than the one that is named.
+    A call that never reached the server is retried, for longer while servers start; one that may have run there only if
+    its method or `_idempotent` allows it. Error statuses are returned. The caller ends it all within `_bounded_s`.
+    A `_to_model` call returns its whole reply, and never goes to a server other than the named one.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
-        kwargs["data"] = trim_buffer(http.encode_json(body))  # held until the answer is there
+        kwargs["data"] = trim_buffer(http.encode_json(body))  # kept until the answer arrives
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
     if is_global_aiohttp_client_request_debug_enabled():
         LOG.info("%s %s", method, url)
@@ -130,17 +130,17 @@ async def request(
         client=find_model_client(session) if _to_model else None,
         **kwargs,
     )
-    return response  # type: ignore[no-any-return]  # a whole one behaves as aiohttp's
+    return response  # type: ignore[no-any-return]  # a whole response behaves like aiohttp's
 
 
 async def raise_for_status(response: ClientResponse) -> None:
-    """Raise for an error status, with the body that came with it in `response_content`."""
+    """Raise for an error status, with the response body in `response_content`."""
     if not response.ok:
         await replies.raise_error_status(response)
 
 
 def read_failure(response: ClientResponse) -> Failure | None:
-    """Return what the server that failed first says of it, with the line of code; None if `response` does not tell."""
+    """Return the failure as the first server that failed reports it, with the line of code; None if it is unknown."""
     return decode_failure(response.headers.get(HEADER))
 
 
@@ -150,7 +150,7 @@ async def get_response_json(response: ClientResponse) -> Any:
 
 
 async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
-    """Return the body of `response` as a `kind`; ValueError if it is none. Cheap for servers of this process."""
+    """Return the body of `response` as a `kind`; raise ValueError if it is not one. Cheap within this process."""
     reply: Any = response
     value: ModelT | None = reply.convert(kind) if isinstance(reply, replies.ObjectResponse) else None
     return value if value is not None else await replies.read_model(reply, kind)
@@ -168,7 +168,7 @@ class ServerClient(BaseModel):
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
-        """Return where the head server is, by the config of this process or the default address."""
+        """Return the head server's address from this process's config, or the default."""
         known = maybe_get_global_config_dict()
         if known is None:
             known = get_global_config_dict(GlobalConfigDictParserConfig(offline=True))
@@ -179,7 +179,7 @@ class ServerClient(BaseModel):
         """Return a client for the servers that a running head server knows."""
         where = head_server_config or cls.load_head_server_config()
         if registry.is_in_this_process(where.host, where.port):
-            # The head server is in this very process, whose event loop a blocking call would stop.
+            # The head server is in this process, whose event loop a blocking call would stop.
             return cls(head_server_config=where, global_config_dict=get_global_config_dict())
         return cls(head_server_config=where, global_config_dict=fetch_head_config(where))
 
@@ -188,7 +188,7 @@ class ServerClient(BaseModel):
         return find_base_url(self.global_config_dict, config)
 
     def _find_address(self, server_name: str) -> call.ServerAddress:
-        # Every call passes here, and pydantic's own way to a private attribute takes ten times as long.
+        # Hot path: pydantic's own lookup of a private attribute takes ten times as long.
         addresses: dict[str, call.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
         if address is None:
@@ -205,7 +205,7 @@ class ServerClient(BaseModel):
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
-        """Return what the config says about capture, read once: every rollout asks several times."""
+        """Return the capture settings, read once: every rollout asks several times."""
         private = self.__pydantic_private__ or {}
         known: dict[str, Any] | None = private["_capture"]
         if known is None:
@@ -230,7 +230,7 @@ class ServerClient(BaseModel):
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
         reply: Any = await call.call_app(hosted, method, address.base_url, path, address=where, **kwargs)
-        return reply  # type: ignore[no-any-return]  # behaves as aiohttp's
+        return reply  # type: ignore[no-any-return]  # behaves like aiohttp's
 
     def _add_rollout_prefix(self, address: call.ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
@@ -246,11 +246,11 @@ class ServerClient(BaseModel):
         return await self.request(server_name, url_path, "GET", **kwargs)
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
-        """POST to a server; a pydantic `json` is sent without what was never set."""
+        """POST to a server; a pydantic `json` is sent without its unset fields."""
         return await self.request(server_name, url_path, "POST", **kwargs)
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
-        """Tell whether a server answers at all, within 5 seconds."""
+        """Return whether a server answers at all within 5 seconds."""
         if server_name == HEAD_SERVER_KEY_NAME:
             url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
         else:
@@ -259,7 +259,7 @@ class ServerClient(BaseModel):
 
 
 def takes_models(client: Any) -> bool:
-    """Tell whether models may stand in the JSON that `client` sends: a test's stand-in gets plain values to look at."""
+    """Return whether `client` may be given models in its JSON: a test double gets plain values to look at."""
     return type(client) is ServerClient
 
 
@@ -297,7 +297,7 @@ class BaseServer(QuickState):
         return declared.model_validate({**given, "name": name})
 
     def setup_liveness(self, app: FastAPI) -> None:
-        """`GET /` says that the server is up."""
+        """Add `GET /`, which says that the server is up."""
 
         async def liveness() -> dict[str, str]:
             """Say that the server runs."""
@@ -307,7 +307,7 @@ class BaseServer(QuickState):
 
 
 class SimpleServer(BaseServer):
-    """A server of the three kinds: an app of its own, a session cookie, and a client for the other servers."""
+    """A server of the three kinds, with its own app, a session cookie, and a client for the other servers."""
 
     _failure_kind: ClassVar[FailureKind] = "agent"
 
@@ -319,7 +319,7 @@ class SimpleServer(BaseServer):
 
     @staticmethod
     def new_app() -> FastAPI:
-        """Return an app whose plain JSON handlers are called without detours."""
+        """Return an app that calls plain JSON handlers directly."""
         return GymApp()
 
     def get_session_middleware_key(self) -> str:
@@ -327,19 +327,19 @@ class SimpleServer(BaseServer):
         return f"{type(self).__name__}___{self.config.name}"
 
     def setup_session_middleware(self, app: FastAPI) -> None:
-        """Give every request a session, kept by a cookie; a second call changes nothing."""
+        """Give every request a session, kept in a cookie; a second call changes nothing."""
         if getattr(app.state, "nemo_gym_session_middleware_installed", False):
             return
         app.state.nemo_gym_session_middleware_installed = True
         key = self.get_session_middleware_key()
-        # Anybody can guess the key. A server that was started by hand has nothing better to share with its replicas.
+        # Anyone can guess the key. A server started by hand has nothing better to share with its replicas.
         app.state.nemo_gym_session_secret = secret = derive_run_secret(key) or key
         worker = this_worker()
         own = {"new_id": worker.peers.new_session_id} if worker and self.config.session_affinity else {}
         app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=secret, id_key=SESSION_ID_KEY, **own)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
-        """Errors become JSON, bad bodies a 422, oversized ones a 413."""
+        """Turn errors into JSON, invalid bodies into a 422 and oversized ones into a 413."""
         app.add_exception_handler(
             RequestValidationError, make_validation_handler(lambda text: LOG.warning("%s: %s", self.config.name, text))
         )
@@ -347,8 +347,8 @@ class SimpleServer(BaseServer):
         app.add_middleware(ErrorsAsJson, server_name=self.config.name, kind=self._failure_kind)
 
     def setup_profiling(self, app: FastAPI, profiling_config: Any) -> None:
-        """Profile every call; `GET /stats` writes what was measured so far."""
-        from nemo_gym.profiling import Profiler  # yappi is only there where someone profiles
+        """Profile every call; `GET /stats` writes the measurements so far."""
+        from nemo_gym.profiling import Profiler  # yappi is installed only where someone profiles
 
         worker = this_worker()
         classes = [cls for cls in type(self).__mro__ if issubclass(cls, SimpleServer)]
@@ -360,12 +360,12 @@ class SimpleServer(BaseServer):
         ).attach(app)
 
     def set_ulimit(self, target_soft_limit: int = 65535) -> None:
-        """Allow this process as many open files as it may have, at least up to `target_soft_limit`."""
+        """Raise this process's limit of open files as far as allowed, at least up to `target_soft_limit`."""
         allow_open_files(target_soft_limit)
 
     def prefix_server_logs(self) -> None:
-        """Put the instance name in front of every line this process prints."""
-        if not is_supervised():  # else whoever reads the output knows whose it is
+        """Prefix every line this process prints with the instance name."""
+        if not is_supervised():  # otherwise whoever reads the output knows whose it is
             prefix_output(self.config.name)
 
     def build_complete_app(self, global_config_dict: DictConfig) -> FastAPI:
@@ -384,7 +384,7 @@ class SimpleServer(BaseServer):
 
     @classmethod
     def from_global_config(cls, global_config_dict: DictConfig, name: str) -> "SimpleServer":
-        """Instance `name` of this class, wired to the other servers of the config."""
+        """Return instance `name` of this class, connected to the other servers of the config."""
         head_config = BaseServerConfig.model_validate(
             OmegaConf.to_container(global_config_dict[HEAD_SERVER_KEY_NAME], resolve=True)
         )
@@ -395,7 +395,7 @@ class SimpleServer(BaseServer):
     def run_webserver(cls) -> FastAPI | None:
         """Run the instance that this process was started for, in several worker processes if its config says so.
 
-        Whoever is not to serve, such as a module that a worker imports once more, gets the app back instead.
+        A caller that must not serve, such as a module that a worker imports again, gets the app instead.
         """
         global_config_dict = get_global_config_dict()
         name = os.environ[INSTANCE_NAME_ENV]
@@ -419,7 +419,7 @@ class SimpleServer(BaseServer):
         return None
 
     def _add_affinity(self, app: Any, worker: workers.ServerWorker) -> ASGIApp:
-        """Return `app` behind what takes every request to the worker that holds its session."""
+        """Wrap `app` so that every request reaches the worker that holds its session."""
         if not self.config.session_affinity:
             return app  # type: ignore[no-any-return]
         cookie = session_cookie(app, self.get_session_middleware_key())
@@ -440,7 +440,7 @@ class HeadServer(BaseServer):
 
     @classmethod
     def run_webserver(cls) -> tuple["uvicorn.Server", Thread, "HeadServer"]:
-        """Serve in a daemon thread. The caller sets `should_exit` on the server to stop it."""
+        """Serve in a daemon thread. To stop, the caller sets `should_exit` on the server."""
         config = get_global_config_dict()
         where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
         head_server = cls(config=where)
@@ -448,18 +448,18 @@ class HeadServer(BaseServer):
         return *serve_in_thread(app, where, access, HEAD_SERVER_KEY_NAME), head_server
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with its token in the user's token file: the config's access token, else a new run token."""
+        """Return the app, and save its token (the config's access token or a new one) in the user's token file."""
         access = AccessRules.from_config(maybe_get_global_config_dict() or {})
         token = run_files.create_token(run_token_path(self.config), access.token)
         return head.build_head_app(self.global_config_dict_yaml, self.get_server_instances, token, self.policy_version)
 
     @property
     def policy_version(self) -> RunVersion:
-        """The version of the policy's weights, and who is told of a new one."""
+        """The version of the policy's weights, and the servers to tell about a new one."""
         return self._policy_version
 
     def global_config_dict_yaml(self, with_secrets: bool = True) -> str:
-        """Return the config of the run as YAML, interpolations as they were written."""
+        """Return the run's config as YAML, with interpolations unresolved."""
         config = get_global_config_dict()
         if not with_secrets:
             config = config.copy()
@@ -467,23 +467,23 @@ class HeadServer(BaseServer):
         return OmegaConf.to_yaml(config)
 
     def set_server_instances(self, instances: list[dict[str, Any]]) -> None:
-        """Tell which servers the run has."""
+        """Set the list of servers in the run."""
         self._server_instances = instances
         self._policy_version.note_instances(instances)
 
     def get_server_instances(self) -> list[dict[str, Any]]:
-        """Return which servers the run has."""
+        """Return the list of servers in the run."""
         return self._server_instances
 
 
-# --- Ray, where something needs it ------------------------------------------------------------------------------------
+# --- Ray, for servers that need it ------------------------------------------------------------------------------------
 
 
 def initialize_ray() -> None:
-    """Join the run's Ray cluster, or start a local one and note its address in the config. Does nothing twice."""
+    """Join the run's Ray cluster, or start a local one and put its address into the config. Repeat calls do nothing."""
     join_or_start_cluster(get_global_config_dict())
 
 
 def maybe_ray_cluster_exit() -> None:
-    """Stop the local Ray cluster that this process started, if it did."""
+    """Stop the local Ray cluster if this process started one."""
     stop_own_cluster()

@@ -19,18 +19,18 @@ __all__ = ["SessionClient", "SessionRefused"]
 
 
 class SessionClient:
-    """Calls the session gateway of one model server, with the token of its run. Its calls may raise SessionRefused."""
+    """Calls the session gateway of one model server, with the token of its run. Calls may raise SessionRefused."""
 
     def __init__(self, server: str = "policy_model", client: ServerClient | None = None) -> None:
-        """`server` is the name of the model server in the config, `client` one for the servers of the run.
+        """Connect to the model server named `server` in the config; `client` calls the servers of the run.
 
-        Without `client` the head server is asked, which blocks for a moment.
+        Without `client`, ask the head server, which blocks briefly.
         """
         self._server, self._client = server, client or ServerClient.load_from_global_config()
         self._headers = run_token_header(self._client.head_server_config)
 
     def url_for(self, session_id: str) -> str:
-        """Return the URL that an agent of this session is given."""
+        """Return the URL to give to an agent of this session."""
         return f"{self._client._find_address(self._server).base_url}/sessions/{session_id}"
 
     async def create(
@@ -42,9 +42,9 @@ class SessionClient:
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Open a session; return its `id`, and the `api_key` that stands for it where an agent cannot be given a path.
+        """Open a session; return its `id`, and an `api_key` that stands for it where an agent cannot be given a path.
 
-        Only needed for labels and keys: else a session begins with its first call.
+        Only needed for labels and keys: otherwise a session begins with its first call.
         """
         labels = {"task_index": task_index, "rollout_index": rollout_index, "agent": agent}
         return await self._call("POST", "", {"id": session_id, **labels, "metadata": dict(metadata or {})})
@@ -52,7 +52,7 @@ class SessionClient:
     async def set_reward(
         self, session_id: str, reward: float, components: Mapping[str, float] | None = None, *, final: bool = True
     ) -> dict[str, Any]:
-        """Set the reward of a session, and end it if it is `final`."""
+        """Set the reward of a session, and end the session if the reward is `final`."""
         body = {"reward": reward, "components": dict(components or {}), "final": final}
         return await self._call("POST", f"/{session_id}/reward", body)
 
@@ -70,18 +70,18 @@ class SessionClient:
         if stored is None:
             raise SessionRefused(
                 409,
-                f"session {session_id!r} is still open, so that there is no rollout yet.\n"
-                "hint: set its reward, or say that it has failed",
+                f"session {session_id!r} is still open, so there is no rollout yet.\n"
+                "hint: set its reward, or mark it as failed",
             )
         return TrainableRollout.from_json(stored)
 
     async def list_ended(self, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], int]:
-        """Return sessions that have ended behind the cursor `after`, in that order, and the cursor to go on with."""
+        """Return ended sessions after the cursor `after`, in order, and the cursor to continue with."""
         page = await self._call("GET", f"?done=true&after={after}&limit={limit}")
         return page["sessions"], page["next"]
 
     async def delete(self, session_id: str) -> None:
-        """Let the server forget a session."""
+        """Make the server forget a session."""
         await self._call("DELETE", f"/{session_id}")
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Per-session state that cannot leak: unused entries expire, and their number is bounded.
 
-It is for servers that keep something between the calls of one rollout, by `request.session[SESSION_ID_KEY]`. The state
-lives in the process: workers do not share it, and it does not survive a restart.
+It is for servers that keep something between the calls of one rollout, keyed by `request.session[SESSION_ID_KEY]`. The
+state lives in the process: workers do not share it, and it does not survive a restart.
 """
 
 import time
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class UnknownSession(GymError, KeyError):
-    """Nothing is stored for this session: it was never seeded, has expired, or was pushed out by newer ones."""
+    """Nothing is stored for this session: it was never seeded, has expired, or was evicted by newer ones."""
 
     def __init__(self, session_id: str, ttl_s: float, max_sessions: int) -> None:
         super().__init__(session_id, ttl_s, max_sessions)
@@ -36,8 +36,8 @@ class UnknownSession(GymError, KeyError):
 class SessionStore(Generic[T]):
     """A mapping from session id to state, with an expiry and a bound.
 
-    Reading an entry keeps it alive. When the store is full, the entry that was unused longest goes first. `on_drop` is
-    called for every entry that expires or is pushed out.
+    Reading an entry keeps it alive. When the store is full, the least recently used entry goes first. `on_drop` is
+    called for every entry that expires or is evicted.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SessionStore(Generic[T]):
             raise HTTPException(400, str(error)) from error
 
     def get_or_create(self, session_id: str, factory: Callable[[], T]) -> T:
-        """Return the state of a session; let `factory` make it if there is none."""
+        """Return the state of a session; create it with `factory` if there is none."""
         if session_id not in self:
             self[session_id] = factory()
         return self[session_id]
@@ -106,7 +106,7 @@ class SessionStore(Generic[T]):
         return iter(list(self._entries))
 
     def items(self) -> list[tuple[str, T]]:
-        """Return all sessions with their state, the longest unused first; this does not count as use."""
+        """Return all sessions with their state, least recently used first; this does not count as use."""
         self._drop_stale()
         return [(session_id, state) for session_id, (_, state) in self._entries.items()]
 

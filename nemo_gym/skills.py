@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Skills: folders of instructions and files, each with a `SKILL.md`, that an agent may be given for a run.
 
-A run records which skills it used, and a hash of all their content, so that its result can be told apart from that of
-an edited copy. What an agent does with the staged files is up to the agent.
+A run records which skills it used and a hash of their content, so that its results can be told apart from those of an
+edited copy. What an agent does with the staged files is up to the agent.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ class SkillError(ConfigError, ValueError):
 
 
 class SkillMetadata(BaseModel):
-    """What the front matter of a `SKILL.md` says of its skill."""
+    """The front matter of a `SKILL.md`."""
 
-    name: str = Field(description="The name of the skill; by default that of its folder.")
+    name: str = Field(description="The name of the skill; by default the name of its folder.")
     description: str | None = Field(default=None, description="What the skill is for.")
-    version: str | None = Field(default=None, description="Its version, as its author counts.")
+    version: str | None = Field(default=None, description="Its version, as its author numbers them.")
 
 
 class Skill(SkillMetadata):
@@ -41,15 +41,15 @@ class Skill(SkillMetadata):
 
 
 class SkillsRef(BaseModel):
-    """Which skills a rollout was given; travels with its row as `skills_ref`."""
+    """The skills a rollout was given; travels with its row as `skills_ref`."""
 
-    path: str = Field(description="The folder of skills, as it was given.")
-    hash: str = Field(description="What `hash_skill_dir` says of the folder.")
+    path: str = Field(description="The folder of skills, as given.")
+    hash: str = Field(description="The folder's hash, from `hash_skill_dir`.")
     skills: list[SkillMetadata] = Field(description="The skills in it, by name.")
 
 
 def load_skill_directory(path: str | Path) -> SkillsRef:
-    """Describe a folder that holds skills, or that is one itself; it is looked up in the search roots."""
+    """Describe a folder that holds skills, or is one itself; it is looked up in the search roots."""
     skills = [SkillMetadata(**skill.model_dump(exclude={"folder"})) for skill in list_skills(path)]
     return SkillsRef(path=str(path), hash=hash_skill_dir(path), skills=skills)
 
@@ -72,7 +72,7 @@ def parse_skill_md(path: str | Path) -> SkillMetadata:
 
 
 def list_skills(path: str | Path) -> list[Skill]:
-    """Return the skills in the folder `path`, in order of their names."""
+    """Return the skills in the folder `path`, sorted by name."""
     root = _find_root(path)
     folders = [root] if (root / SKILL_FILE).is_file() else sorted(file.parent for file in root.glob(f"*/{SKILL_FILE}"))
     if not folders:
@@ -88,9 +88,9 @@ def list_skills(path: str | Path) -> list[Skill]:
 
 
 def stage_skills(path: str | Path | SkillsRef | Mapping[str, Any], dest: str | Path) -> None:
-    """Copy the skills of a folder into `dest/<name>`, in place of older copies.
+    """Copy the skills of a folder into `dest/<name>`, replacing older copies.
 
-    SkillError if the files have changed since a SkillsRef was made from them.
+    Raise SkillError if the files have changed since a SkillsRef was made from them.
     """
     if isinstance(path, Mapping | SkillsRef):
         ref = SkillsRef.model_validate(path)
@@ -115,7 +115,7 @@ def _find_root(path: str | Path) -> Path:
     if not root.is_dir():
         what = "is not a folder" if root.exists() else "was not found"
         raise SkillError(
-            f"the folder of skills {str(path)!r} {what}; it was looked for as {root}.\n"
+            f"the folder of skills {str(path)!r} {what}; looked for it as {root}.\n"
             f"hint: give a folder that has a file {SKILL_FILE!r}, or folders with one, in it"
         )
     return root
@@ -131,7 +131,7 @@ def _read_skill(folder: Path) -> Skill:
 
 
 def _read_front_matter(file: Path) -> dict[str, Any]:
-    """Return the YAML between two lines of `---` at the top of `file`, if there is any."""
+    """Return the YAML between two `---` lines at the top of `file`, if any."""
     lines = file.read_text(encoding="utf-8").splitlines()
     if not lines or lines[0].rstrip() != _FENCE or _FENCE not in (line.rstrip() for line in lines[1:]):
         return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of servers need: replies and tool calls to score, servers in this process, a scripted model."""
+"""Test helpers for servers: replies and tool calls to score, servers in this process, a scripted model."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ def message(text: str) -> NeMoGymResponseOutputMessage:
 def tool_call(
     name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
 ) -> NeMoGymResponseFunctionToolCall:
-    """Build a function call; `arguments` given as text are used as they are, valid or not."""
+    """Build a function call; `arguments` given as text are used unchanged, valid or not."""
     call_id = call_id or f"call_{next(_numbers)}"
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     return NeMoGymResponseFunctionToolCall(arguments=text, call_id=call_id, name=name, id=call_id, status="completed")
@@ -120,7 +120,7 @@ def scripted_model(*replies: NeMoGymResponse | str | tuple[str, dict[str, Any]])
 
 
 def agent_config(resources_server: str, **fields: Any) -> dict[str, Any]:
-    """Build the config of an agent that plays `policy_model` in the environment `resources_server`."""
+    """Build the config of an agent that runs `policy_model` in the environment `resources_server`."""
     return {
         "resources_server": {"type": "resources_servers", "name": resources_server},
         "model_server": {"type": "responses_api_models", "name": "policy_model"},
@@ -146,7 +146,7 @@ async def running(
     global_config: dict[str, Any] | None = None,
     **servers: SimpleServer | type[SimpleServer] | ClassWithConfig,
 ) -> AsyncIterator[ServerClient]:
-    """Run `servers` in this process, without sockets; the client calls them by their names.
+    """Run `servers` in this process, without sockets; the client calls them by name.
 
     A server is a class, a class with its config fields, or an instance.
     """

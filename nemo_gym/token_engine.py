@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose engine is a function of token ids: how a trainer's own engine plays our rollouts.
+"""A model backed by a function of token ids: how a trainer's own engine runs our rollouts.
 
-Whoever trains opens a rollout with a function that takes the ids of a prompt and returns the ids of a reply, and the
-model server `token_engine_model` answers the calls of that rollout with it:
+The trainer opens a rollout with a function that takes the ids of a prompt and returns the ids of a reply. The model
+server `token_engine_model` then answers the calls of that rollout with it:
 
     with open_token_rollout(rollout_id, TokenSettings(generate, ChatFormat(tokenizer))) as session:
         ...                                     # play the row that carries the rollout id
     session.turns                               # what the engine read and wrote
 
-The server and the trainer share a process. A conversation that goes on is continued with its exact ids; one that was
-edited begins a branch of its own.
+The server and the trainer share a process. A conversation that goes on is continued with its exact ids; an edited one
+starts a new branch.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -55,13 +55,13 @@ class EngineReply:
     log_probs: list[float]
     """One for each of `token_ids`."""
     is_cut_off: bool = False
-    """It ended because there was no more room, and not because the model was done."""
+    """Whether it ended for lack of room rather than because the model was done."""
     policy_version: int | None = None
-    """The version of the weights that wrote it, where the engine knows."""
+    """The version of the weights that wrote it, if the engine knows."""
 
 
 Generate = Callable[[list[int], int | None], Awaitable[EngineReply]]
-"""Takes the ids of a prompt, and how many more may be written; None: as many as the engine likes."""
+"""Takes the ids of a prompt, and how many more may be written (None: no limit)."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class TokenSettings:
     generate: Generate
     chat: ChatFormat
     max_length: int | None = None
-    """Most ids of a sequence, its first prompt included."""
+    """Maximum ids in a sequence, including its first prompt."""
     max_response_length: int | None = None
-    """Most ids of a sequence after its first prompt."""
+    """Maximum ids in a sequence after its first prompt."""
     model: str = "policy"
     """The model's name in replies."""
 
@@ -93,11 +93,11 @@ class TokenAnswer:
 class _Sequence:
     ids: list[int]
     root_length: int
-    """How many of the ids are the prompt that it began with."""
+    """How many of the ids are the prompt it began with."""
 
 
 class TokenSession:
-    """A rollout while it is played: its turns, and the conversations that may be continued."""
+    """A rollout in progress: its turns, and the conversations that may be continued."""
 
     def __init__(self, settings: TokenSettings) -> None:
         self.settings = settings
@@ -105,7 +105,7 @@ class TokenSession:
         self._sequences: dict[bytes, _Sequence] = {}
 
     async def answer(self, messages: Sequence[Message], tools: Tools, limit: int | None = None) -> TokenAnswer:
-        """Let the engine write the next message; at most `limit` ids of it."""
+        """Let the engine write the next message, of at most `limit` ids."""
         digests = digest_history(messages, tools)
         prompt = self._write_prompt(messages, tools, digests)
         room = self._measure_room(prompt)
@@ -116,8 +116,8 @@ class TokenSession:
         reply = await self.settings.generate(prompt.ids, most)
         if len(reply.token_ids) != len(reply.log_probs):
             raise RuntimeError(
-                f"the engine wrote {len(reply.token_ids)} tokens, but gave {len(reply.log_probs)} log-probs.\n"
-                "hint: ask it for the log-prob of every token that it chose"
+                f"the engine wrote {len(reply.token_ids)} tokens, but returned {len(reply.log_probs)} log-probs.\n"
+                "hint: ask it for the log-prob of every token it chose"
             )
         turn = Turn(
             prompt.ids,
@@ -136,7 +136,7 @@ class TokenSession:
         return TokenAnswer(message, ended_by, len(prompt.ids), turn)
 
     def _write_prompt(self, messages: Sequence[Message], tools: Tools, digests: Sequence[bytes]) -> _Sequence:
-        """Return the prompt: what it continues, and what is new; all anew if it continues nothing."""
+        """Return the prompt's ids: those it continues plus the new ones, or all new if it continues nothing."""
         for number in range(len(messages) - 1, -1, -1):
             known = self._sequences.get(digests[number])
             if known is None:
@@ -160,9 +160,9 @@ _OPEN: dict[str, TokenSession] = {}
 
 @contextmanager
 def open_token_rollout(rollout_id: str, settings: TokenSettings) -> Iterator[TokenSession]:
-    """Let model calls of `rollout_id` be answered as `settings` say, while the context lasts.
+    """Answer the model calls of `rollout_id` as `settings` say, for the duration of the context.
 
-    A rollout that is played again is another one: a late call of the first must not be taken for one of the second.
+    Give a retried rollout a new id: a late call of the first attempt must not be taken for one of the second.
     """
     if rollout_id in _OPEN:
         raise ValueError(f"the rollout {rollout_id!r} is open already.\nhint: give every rollout an id of its own")
@@ -174,13 +174,13 @@ def open_token_rollout(rollout_id: str, settings: TokenSettings) -> Iterator[Tok
 
 
 def find_token_session(rollout_id: str | None) -> TokenSession:
-    """Return the session of a rollout; NoTokenRollout if it is not open."""
+    """Return the session of a rollout; raise NoTokenRollout if it is not open."""
     session = _OPEN.get(rollout_id or "")
     if session is None:
         named = "names no rollout" if rollout_id is None else f"names the rollout {rollout_id!r}, which is not open"
         raise NoTokenRollout(
             f"a model call {named}; open in this process: {', '.join(list(_OPEN)[:5]) or 'none'}.\n"
-            "hint: `token_engine_model` runs in the process of a trainer (`nemo_gym.integrations`) and answers only "
-            "while that trainer plays; its config needs `token_id_capture: {enabled: true, all_agents: true}`"
+            "hint: `token_engine_model` runs in a trainer's process (`nemo_gym.integrations`) and answers only "
+            "while that trainer runs rollouts; its config needs `token_id_capture: {enabled: true, all_agents: true}`"
         )
     return session

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datasets of a config, prepared for training or checked before they are contributed.
+"""Prepare the datasets of a config for training, or check them before they are contributed.
 
-`TrainDataProcessor().run(config)` does all of it; each of its steps can be called alone. Reading, measuring and writing
-rows is `nemo_gym._data`, and so is reaching a registry, unless somebody puts a function of his own into `FETCHERS`.
+`TrainDataProcessor().run(config)` runs all the steps; each can also be called alone. `nemo_gym._data` reads, measures
+and writes rows, and downloads them unless `FETCHERS` holds another function for the registry.
 """
 
 import functools
@@ -34,13 +34,13 @@ from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
 LOG = logging.getLogger(__name__)
 
 FETCHERS: dict[str, Fetch] = {}
-"""By registry, `huggingface` or `gitlab`: a function that writes the rows of a dataset to a path, instead of ours."""
+"""By registry (`huggingface` or `gitlab`), a function that writes a dataset's rows to a path, replacing ours."""
 
 _SCOPE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 
 
 class TrainDataProcessorConfig(BaseNeMoGymCLIConfig):
-    """Check the datasets of a config, measure them and put them together."""
+    """Check the datasets of a config, measure them and collate them."""
 
     output_dirpath: str = Field(description="Directory path where processed datasets and metrics will be saved.")
     mode: Literal["train_preparation", "example_validation"] = Field(
@@ -59,7 +59,7 @@ class TrainDataProcessorConfig(BaseNeMoGymCLIConfig):
 
 
 class MetricStatistics(BaseModel):
-    """Numbers, described; in a metrics file under its aliases."""
+    """Statistics of some numbers; a metrics file uses the aliases."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -71,7 +71,7 @@ class MetricStatistics(BaseModel):
 
 
 class DatasetMetrics(BaseModel):
-    """A metrics file. The fields of the dataset's config, and one entry per field of its rows, are extra fields."""
+    """A metrics file. The fields of the dataset's config, and one entry per row field, are extra fields."""
 
     model_config = ConfigDict(populate_by_name=True, extra="allow")
 
@@ -87,7 +87,7 @@ class DatasetMetrics(BaseModel):
 
 @dataclass(frozen=True)
 class DatasetScope:
-    """What a config has to offer, and what of it a mode is about."""
+    """The datasets of a config, and those of them that a mode covers."""
 
     servers: tuple[str, ...]
     agents_with_data: tuple[str, ...]
@@ -95,16 +95,16 @@ class DatasetScope:
     sources: tuple[Source, ...]
     """The datasets in scope, in config order."""
     prepare_command: str = "gym eval prepare"
-    """What writes the data of the benchmarks among them."""
+    """The command that writes the data of the benchmarks among them."""
     fetchers: Mapping[str, Fetch] = field(default_factory=dict, repr=False)
-    """By registry, the function that fetches missing ones from it."""
+    """By registry, the function that downloads missing ones from it."""
 
 
 class TrainDataProcessor(BaseModel):
     """Checks, measures and collates the datasets of a config."""
 
     def run(self, global_config_dict: DictConfig) -> Collation:
-        """Do all steps; MissingDatasets, OffendingRows or MetricsConflict if the data is not as it should be."""
+        """Run all steps; raise MissingDatasets, OffendingRows or MetricsConflict if the data is wrong."""
         config = TrainDataProcessorConfig.model_validate(OmegaConf.to_container(global_config_dict, resolve=True))
         scope = self.scope(config, global_config_dict)
         self.require(config, scope)
@@ -113,7 +113,7 @@ class TrainDataProcessor(BaseModel):
         return collation
 
     def scope(self, config: TrainDataProcessorConfig, global_config_dict: DictConfig) -> DatasetScope:
-        """Return the datasets that the mode is about; ConfigError if there is none."""
+        """Return the datasets that the mode covers; raise ConfigError if there is none."""
         scope = dataset_scope(global_config_dict, _SCOPE[config.mode])
         if not scope.sources:
             types = " or ".join(_SCOPE[config.mode])
@@ -127,7 +127,7 @@ class TrainDataProcessor(BaseModel):
     def require(
         self, config: TrainDataProcessorConfig, scope: DatasetScope, notice: Callable[[str], None] = LOG.info
     ) -> None:
-        """Fetch missing files if the config says so and a registry has them; MissingDatasets if one stays missing."""
+        """Download missing files if the config says so; raise MissingDatasets if any are still missing."""
         if config.should_download:
             fetch_missing(scope.sources, config.data_source, {**scope.fetchers, **FETCHERS}, notice)
         raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
@@ -135,7 +135,7 @@ class TrainDataProcessor(BaseModel):
     def collate(
         self, config: TrainDataProcessorConfig, scope: DatasetScope, progress: Progress | None = None
     ) -> Collation:
-        """Check, measure and write everything; OffendingRows, and nothing written, if a row is bad."""
+        """Check, measure and write everything; if a row is bad, write nothing and raise OffendingRows."""
         return collate(
             scope.sources,
             Path(config.output_dirpath),
@@ -146,7 +146,7 @@ class TrainDataProcessor(BaseModel):
 
 
 def dataset_scope(global_config_dict: DictConfig, types: Collection[str], *, with_prompts: bool = True) -> DatasetScope:
-    """Return the datasets of `types` in a config; without prompts, rows of benchmarks stay as they were prepared."""
+    """Return the datasets of `types` in a config; without prompts, benchmark rows stay as they were prepared."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(global_config_dict)
     agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
     paths = global_config_dict.get(CONFIG_PATHS_KEY_NAME) or ()
@@ -181,7 +181,7 @@ def write_evaluation_input(
 ) -> int:
     """Write the rows of a scope's datasets, at most `limit`, into one file for an evaluation; return how many.
 
-    What is missing and has a source in a registry is fetched. Nothing is measured or written beside the datasets.
+    Missing datasets are downloaded if a registry has them. Nothing is measured or written beside the datasets.
     """
     fetch_missing(scope.sources, "huggingface", {**scope.fetchers, **FETCHERS}, notice)
     raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
@@ -199,7 +199,7 @@ def _source(agent: str, dataset: DatasetConfig | BenchmarkDatasetConfig, *, with
 
 
 def _data_path(given: str | Path) -> Path:
-    """Return where a file is in the search roots; if it is nowhere, where it would be put: below this folder."""
+    """Return a file's path in the search roots or, if it does not exist, its path below the current folder."""
     found = _resolve_under_cwd_or_install(given, validator=Path.is_file)
     path = found if found.is_file() else Path.cwd() / given
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -6,7 +6,7 @@
             for branch in rollout.branches:
                 train(branch.prompt_ids, branch.completion_ids, branch.mask, branch.log_probs, rollout.reward)
 
-Formats of particular trainers are views of it: `gym export`.
+Trainer-specific formats are views of it: `gym export`.
 """
 
 import os
@@ -29,6 +29,6 @@ __all__ = [
 
 
 def read_trainable_rollouts(path: str | os.PathLike[str], decode: Decode | None = None) -> Iterator[TrainableRollout]:
-    """Yield the rollouts of a rollouts file or a failures file, one at a time, invalid ones included."""
+    """Yield the rollouts in a rollouts file or a failures file, one at a time, including invalid ones."""
     for line in read_results(path):
         yield TrainableRollout.from_row(line.row, decode)

@@ -53,7 +53,7 @@ def test_a_script_that_cannot_be_called_is_refused_before_it_runs(script, text, 
 
 
 def test_a_script_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(PrepareError, match="is not there"):
+    with pytest.raises(PrepareError, match="does not exist"):
         load_prepare(tmp_path / "prepare.py", [])
 
 

@@ -83,7 +83,7 @@ def test_prompt_and_row_may_come_in_either_order():
 
 
 def test_two_rows_without_a_prompt_are_a_programming_error():
-    with pytest.raises(TypeError, match="a PromptConfig and a row are expected, not dict and dict"):
+    with pytest.raises(TypeError, match="expected a PromptConfig and a row, not dict and dict"):
         apply_prompt_to_row({}, {})
 
 

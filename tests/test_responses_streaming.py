@@ -76,7 +76,7 @@ def test_unknown_fields_are_dropped_and_named(caplog):
     raw = {"model": "m", "input": "hi", "stream": True, "prompt_cache_key": "k", "stream_options": {}}
     with caplog.at_level("INFO"):
         assert prepare(raw) == {"model": "m", "input": "hi"}
-    assert caplog.messages == ["a streamed request was taken without field 'prompt_cache_key'"]
+    assert caplog.messages == ["dropped from a streamed request: field 'prompt_cache_key'"]
 
 
 def test_calls_and_choices_of_a_tool_in_a_namespace_get_its_joined_name():
@@ -107,7 +107,7 @@ def test_unsupported_tools_and_items_are_dropped_and_named(caplog):
     with caplog.at_level("INFO"):
         assert prepare({"input": items, "tools": tools}) == {"input": [USER], "tools": [function("f")]}
     assert caplog.messages == [
-        "a streamed request was taken without tool '' of type 'web_search', tool 'apply_patch' of type 'custom', "
+        "dropped from a streamed request: tool '' of type 'web_search', tool 'apply_patch' of type 'custom', "
         "input item 1 of type 'web_search_call', input item 2 of type 'ghost', input item 3 of type None"
     ]
 

@@ -144,7 +144,7 @@ async def test_an_agent_may_be_given_a_key_instead_of_a_path(run, ask):
     _, told = await control(run, "GET", "/sessions/s")
     assert (len(told["traces"]), told["task_index"], told["agent"]) == (1, 4, "codex")
     await control(run, "DELETE", "/sessions/s")
-    with pytest.raises((openai.AuthenticationError, anthropic.AuthenticationError), match="no key of a session"):
+    with pytest.raises((openai.AuthenticationError, anthropic.AuthenticationError), match="not the key of a session"):
         await ask(url_of(run), key=made["api_key"])
 
 
@@ -153,7 +153,7 @@ async def test_an_agent_that_goes_on_after_the_end_is_told_so_at_once(run, ask):
     base = url_of(run, "/sessions/s")
     await ask(base)
     await control(run, "POST", "/sessions/s/reward", {"reward": 0.0})
-    with pytest.raises((openai.ConflictError, anthropic.ConflictError), match="take a new id"):
+    with pytest.raises((openai.ConflictError, anthropic.ConflictError), match="use a new id"):
         await ask(base)
     assert run.servers["policy_model"]._answers == 1
 

@@ -90,7 +90,7 @@ async def test_an_engine_that_leaves_out_log_probs_is_told_so():
         return EngineReply([1, 2], [0.0])
 
     session = TokenSession(TokenSettings(generate, ChatFormat(PairTokenizer())))
-    with pytest.raises(RuntimeError, match="2 tokens, but gave 1 log-probs"):
+    with pytest.raises(RuntimeError, match="2 tokens, but returned 1 log-probs"):
         await session.answer(ASKED, None)
 
 

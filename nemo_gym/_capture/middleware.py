@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The middleware of model servers: strips the rollout prefix and, if asked to, records every exchange with the model.
+"""The middleware of model servers: strips the rollout prefix and, if configured, records every exchange with the model.
 
-It passes bytes on unchanged. Parsing and writing happen in threads of its own; the last chunk of a response, or an
-error, waits for them, so that a caller that has its answer also finds the capture on disk. No header is recorded:
-headers hold the keys of users.
+It passes bytes on unchanged. Parsing and writing happen in its own threads; the last chunk of a response, or an error,
+waits for them, so that a caller that has its answer also finds the capture on disk. Headers are not recorded: they hold
+users' keys.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _CATEGORIES = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: 
 
 @dataclass
 class CapturedExchange:
-    """One request and its response while they pass through."""
+    """One request and its response in transit."""
 
     rollout_id: str
     dialect: Dialect
@@ -60,7 +60,7 @@ class CapturedExchange:
             self.disconnected = self.ended is None
 
     def note_sent(self, message: "Message") -> bool:
-        """Take in one outgoing message; True if it is the last of the response."""
+        """Process one outgoing message; return True if it is the last of the response."""
         if message["type"] == "http.response.start":
             self.status_code = message["status"]
             headers = {name.lower(): value for name, value in message.get("headers", [])}
@@ -77,7 +77,7 @@ class CapturedExchange:
         self.cut_short_by = cut_short_by
 
     def build_record(self, model_ref: dict[str, Any] | None) -> dict[str, Any]:
-        """Return what is kept of a finished exchange."""
+        """Return the record of a finished exchange."""
         latency_s = (self.ended if self.ended is not None else time.perf_counter()) - self.started
         request_raw, response_raw = b"".join(self.request_chunks), b"".join(self.response_chunks)
         response, category, is_kept_as_text = self._read_response(response_raw)
@@ -102,7 +102,7 @@ class CapturedExchange:
         return kept
 
     def _read_response(self, raw: bytes) -> tuple[dict[str, Any] | None, str | None, bool]:
-        """Return the response as an object, the kind of failure it stands for, and whether its text is kept too."""
+        """Return the response as an object, the kind of failure it stands for, and whether to keep its text too."""
         failure = _classify_status(self.status_code)
         if self.content_type.startswith(b"text/event-stream"):
             stream = read_stream(raw.decode("utf-8", errors="replace"), self.dialect)
@@ -121,7 +121,7 @@ class CapturedExchange:
 
 
 def classify_exception(error: BaseException) -> str:
-    """Name the kind of failure that `error`, or what caused it, stands for."""
+    """Return the kind of failure that `error`, or its cause, stands for."""
     from aiohttp import ClientConnectionError
 
     cause: BaseException | None = error
@@ -150,20 +150,20 @@ def _parse_object(raw: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-# Writers spend their time waiting for the disk, each for the file of another rollout.
+# Writers mostly wait for the disk, each for another rollout's file.
 _WRITERS = 8
 
 
 class RecordedAnswer(NamedTuple):
-    """What token capture gets to know of a call."""
+    """What token capture learns about a call."""
 
     response: dict[str, Any] | None
     failure: str | None
-    """Why no tokens are to be looked for; None if the model answered."""
+    """Why not to look for tokens; None if the model answered."""
 
 
 class TokenCapture(Protocol):
-    """What takes the token ids out of answers: `nemo_gym.token_id_capture.TokenDelivery`."""
+    """Extracts the token ids of answers: `nemo_gym.token_id_capture.TokenDelivery`."""
 
     def has_sink(self) -> bool:
         """Return whether tokens have anywhere to go."""
@@ -176,7 +176,7 @@ class TokenCapture(Protocol):
 
 
 class CaptureMiddleware:
-    """Pure ASGI. Without `store` and `tokens` it costs one look at the path."""
+    """Pure ASGI. Without `store` and `tokens`, it only looks at the path."""
 
     only_for_rollout_paths = True
 
@@ -235,7 +235,7 @@ class CaptureMiddleware:
         finally:
             if exchange.ended is None:
                 exchange.end("client_disconnected" if exchange.disconnected else cause)
-                # Not awaited: in a cancelled scope the next await would be cancelled too. It finishes by itself.
+                # Not awaited: in a cancelled scope the next await would be cancelled too. It finishes on its own.
                 self._start_writing(exchange)
 
     async def _write(self, exchange: CapturedExchange) -> None:
@@ -262,11 +262,11 @@ class CaptureMiddleware:
                     reason = f"{exchange.cut_short_by}: call {exchange.model_call_id} has no end"
                     self.store.mark_incomplete(exchange.rollout_id, reason)
         except Exception as error:
-            # Whatever keeps a capture from being written must not fail the model call that it watches.
+            # Whatever prevents a capture from being written must not fail the model call it watches.
             self._note_loss(exchange, error)
         if kept is None:
             return RecordedAnswer(None, "capture_parse_error")
-        # An answer that was cut off by its length is one to train on.
+        # An answer cut off by its length is one to train on.
         category = kept["error_category"]
         return RecordedAnswer(kept["response"], None if category == INCOMPLETE else category)
 

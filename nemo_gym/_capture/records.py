@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call to a model endpoint, read from a captured exchange, and totals over the calls of a rollout.
 
-An exchange is the JSON object that the middleware writes: request and response as they crossed the wire, times, status.
-Bodies come from other people's servers, so every look inside tolerates another shape and then finds nothing.
+An exchange is the JSON object that the middleware writes: request and response as sent, times, status. Bodies come from
+third-party servers, so every access tolerates another shape and then finds nothing.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ PAYLOAD_FIELDS = ("request", "response", "request_raw", "response_raw")
 
 
 def find_dialect(path: str) -> Dialect | None:
-    """Return the dialect of a model endpoint, below a session of the gateway too; None for any other path."""
+    """Return the dialect of a model endpoint, also below a gateway session; None for any other path."""
     return DIALECT_OF_PATH.get(path) or DIALECT_OF_PATH.get(_SESSION_PATH.sub("", path, count=1))
 
 
@@ -42,7 +42,7 @@ class ModelCallRecord(BaseModel):
     response_id: str | None = None
     """The id that the model gave its response."""
     call_index: int
-    """The place of the call in the capture of its rollout, from 0; calls stand in the order in which they ended."""
+    """The position of the call in the capture of its rollout, from 0; calls are ordered by when they ended."""
     model_ref: ModelServerRef | None = None
     """The model server that answered."""
     model: str | None = None
@@ -68,7 +68,7 @@ class ModelCallRecord(BaseModel):
     response_raw: str | None = None
     """The text of a stream, or of a response that is not a JSON object."""
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
-    """What the model asked for: call_id, name, arguments."""
+    """The model's tool calls: call_id, name, arguments."""
     reasoning_content: str | None = None
     cache_hit: bool | None = None
     cached_tokens: int | None = None
@@ -108,7 +108,7 @@ def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> 
 
 
 def _read_finish_reason(response: Mapping[str, Any]) -> str | None:
-    """Return why the model stopped, in the words of its dialect."""
+    """Return why the model stopped, in the terms of its dialect."""
     first_choice = as_mapping(next(iter(as_list(response.get("choices"))), None))
     return (
         _read_text(response.get("stop_reason"))
@@ -135,7 +135,7 @@ def _build_tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def parse_arguments(given: Any) -> dict[str, Any]:
-    """Return the arguments of a tool call as an object; what is none stands under `_raw`."""
+    """Return the arguments of a tool call as an object; anything else goes under `_raw`."""
     if isinstance(given, dict):
         return given
     if given is None or (isinstance(given, str) and not given.strip()):
@@ -174,9 +174,9 @@ _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 
 
 def extract_token_stats(usage: Any) -> dict[str, int | None]:
-    """Return the token counts of a `usage` object; None for those that it does not report.
+    """Return the token counts of a `usage` object; None for those it does not report.
 
-    Anthropic counts what it reads from and writes to its cache apart from the input; here the input is all of it.
+    Anthropic counts cache reads and writes separately from the input; here the input includes them.
     """
     reported = as_mapping(usage)
     tokens_in = _read_first_count(reported, ("input_tokens", "prompt_tokens"))
@@ -198,7 +198,7 @@ def extract_token_stats(usage: Any) -> dict[str, int | None]:
 
 
 def read_cached_tokens(usage: Any) -> int | None:
-    """Return how much of the input a model read from its cache."""
+    """Return how many input tokens a model read from its cache."""
     nested, top = ("cached_tokens", "cached_input_tokens"), ("cache_read_input_tokens", "cached_input_tokens")
     return _read_first_detail(as_mapping(usage), _INPUT_DETAILS, nested, top)
 
@@ -231,7 +231,7 @@ def list_answer_items(response: Any) -> list[dict[str, Any]]:
 
 
 def identify_item(item: Mapping[str, Any]) -> set[str]:
-    """Return the keys by which a generated item is recognised: its ids, and for plain text a digest of the text."""
+    """Return the keys by which a generated item is recognized: its ids, and for plain text a digest of the text."""
     calls = item.get("tool_calls")
     named = [item.get("call_id"), item.get("id")]
     # An agent's loop turns the last tool call of a chat message into the item that ends the turn.
@@ -252,7 +252,7 @@ _SUMS = ("tokens_in", "tokens_out", "tokens_reasoning", "tokens_total", "cached_
 
 
 def aggregate_model_call_records(records: Sequence[ModelCallRecord]) -> dict[str, Any]:
-    """Return the number of calls and their totals. A total that no call reported anything for is None, not zero."""
+    """Return the number of calls and their totals. A total that no call reported is None, not zero."""
     metrics: dict[str, Any] = {"num_calls": len(records)}
     for name in _SUMS:
         known = [value for record in records if (value := getattr(record, name)) is not None]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where captures live: `<root>/<rollout id>.capture.jsonl`, and `.capture.incomplete` beside it once a call was lost.
+"""Where captures are stored: `<root>/<rollout id>.capture.jsonl`, plus `.capture.incomplete` once a call was lost.
 
 Both are journals: append-only JSONL files that several processes may write at once, one line at a time, under a lock,
-to the disk. A line that a crash tore stays where it is; the next writer starts a fresh line and the reader counts it as
-lost. Calls block; from an event loop use a thread.
+synced to disk. A line torn by a crash stays; the next writer starts a fresh line and the reader counts it as lost.
+Calls block; from an event loop, use a thread.
 """
 
 import fcntl
@@ -22,18 +22,18 @@ from nemo_gym._util.rollout_paths import check_rollout_id
 
 @dataclass(frozen=True)
 class JournalLines:
-    """What a journal holds: the objects that could be read, and the numbers (from 1) of the lines that could not."""
+    """The content of a journal: the readable objects, and the numbers (from 1) of the unreadable lines."""
 
     objects: list[dict[str, Any]]
     unreadable: list[int]
 
 
 def append_object(path: Path, value: dict[str, Any]) -> None:
-    """Add `value` as one line; what JSON does not know is written as text. Creates the file and its folder."""
+    """Append `value` as one line, with what JSON cannot represent as text. Create the file and its folder if needed."""
     line = _dump_line(value)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _open_locked(path) as fd:
-        # The check for a torn tail and the write have to be one step.
+        # Checking for a torn tail and writing must be one step.
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":
             line = b"\n" + line
@@ -42,7 +42,7 @@ def append_object(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """Read the lines that hold something, once nobody writes; a file that is not there has none."""
+    """Read the non-empty lines once nobody is writing; a missing file has none."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -52,18 +52,18 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object on a line; ValueError if the line holds anything else."""
+    """Return the object on a line; raise ValueError if the line holds anything else."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
-        value = json.loads(line)  # half of a surrogate pair, which `_dump_line` may have written
+        value = json.loads(line)  # half a surrogate pair, which `_dump_line` may have written
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, found a {type(value).__name__}")
     return value
 
 
 def read_objects(path: Path) -> JournalLines:
-    """Read every line of `path`; a file that is not there is an empty journal."""
+    """Read every line of `path`; a missing file is an empty journal."""
     objects: list[dict[str, Any]] = []
     unreadable: list[int] = []
     for number, line in enumerate(read_lines(path), 1):
@@ -99,7 +99,7 @@ def _is_at(path: Path, fd: int) -> bool:
 def _dump_line(value: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
-    except TypeError:  # numbers beyond 64 bits, half of a surrogate pair, very deep nesting
+    except TypeError:  # numbers beyond 64 bits, half a surrogate pair, very deep nesting
         return json.dumps(value, default=str).encode() + b"\n"
 
 
@@ -118,12 +118,12 @@ def require_absolute(setting: str, folder: Path) -> None:
     if not folder.is_absolute():
         raise ValueError(
             f"{setting} must be an absolute path, got {str(folder)!r}.\n"
-            "hint: servers run in folders of their own, so a relative path would mean a different one to each"
+            "hint: servers run in different folders, so a relative path would mean a different one to each"
         )
 
 
 class CaptureStore:
-    """The captured exchanges with models, by rollout."""
+    """The captured model exchanges, by rollout."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
@@ -136,7 +136,7 @@ class CaptureStore:
         return self.root / f"{check_rollout_id(rollout_id)}{INCOMPLETE_SUFFIX}"
 
     def record(self, rollout_id: str, exchange: dict[str, Any]) -> None:
-        """Add one exchange to the capture of `rollout_id`; it is on the disk when this returns."""
+        """Add one exchange to the capture of `rollout_id`; it is on disk when this returns."""
         append_object(self.path_for(rollout_id), exchange)
 
     def mark_incomplete(self, rollout_id: str, reason: str | None = None) -> None:
@@ -150,16 +150,16 @@ class CaptureStore:
         return self.incomplete_path_for(rollout_id).exists()
 
     def incomplete_reasons(self, rollout_id: str) -> list[str]:
-        """Return what was said when the capture of `rollout_id` was marked incomplete, each once."""
+        """Return the reasons why the capture of `rollout_id` was marked incomplete, without duplicates."""
         noted = read_objects(self.incomplete_path_for(rollout_id)).objects
         return list(dict.fromkeys(value["reason"] for value in noted if isinstance(value.get("reason"), str)))
 
     def read(self, rollout_id: str) -> list[dict[str, Any]]:
-        """Return the exchanges of one rollout in the order in which they ended; ValueError for an unreadable line."""
+        """Return the exchanges of one rollout in the order they ended; raise ValueError for an unreadable line."""
         return [parse_object(line) for line in read_lines(self.path_for(rollout_id))]
 
     def read_available(self, rollout_id: str) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-        """Return the exchanges that can be read, each with the place of its line from 0, and how many cannot."""
+        """Return the readable exchanges, each with the position of its line from 0, and how many are unreadable."""
         found: list[tuple[int, dict[str, Any]]] = []
         lines = read_lines(self.path_for(rollout_id))
         for place, line in enumerate(lines):
@@ -170,6 +170,6 @@ class CaptureStore:
         return found, len(lines) - len(found)
 
     def drop(self, rollout_id: str) -> None:
-        """Delete what was captured of `rollout_id`."""
+        """Delete the capture of `rollout_id`."""
         self.path_for(rollout_id).unlink(missing_ok=True)
         self.incomplete_path_for(rollout_id).unlink(missing_ok=True)

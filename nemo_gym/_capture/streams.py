@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The response that a stream of server-sent events describes, and how the stream ended, in each dialect.
 
-What a server may send is tolerated: an event of another shape adds nothing.
+Anything a server may send is tolerated: an event of another shape adds nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,12 +19,12 @@ _TEXT_PARTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"}
 
 @dataclass(frozen=True)
 class StreamedResponse:
-    """What a stream holds."""
+    """The content of a stream."""
 
     response: dict[str, Any] | None
     """The object that its events describe; None if they describe none."""
     has_ended: bool
-    """Whether the event that ends a stream of its dialect was sent."""
+    """Whether the final event of its dialect was sent."""
     has_failed: bool
     """Whether an event reports an error."""
     is_incomplete: bool
@@ -32,7 +32,7 @@ class StreamedResponse:
 
 
 def read_stream(text: str, dialect: str) -> StreamedResponse:
-    """Put the response together that the events of `text` describe."""
+    """Assemble the response that the events in `text` describe."""
     events = list(_parse_events(text))
     kinds = {_read_kind(event) for event in events}
     has_failed = bool(kinds & {"error", "response.failed"}) or any(event.get("error") for event in events)
@@ -64,12 +64,12 @@ def _read_kind(event: dict[str, Any]) -> str | None:
 
 
 def _split_data(text: str) -> Iterator[str]:
-    # Not splitlines: JSON text may hold other characters that end a line for Python.
+    # Not splitlines: JSON text may hold other characters that Python treats as line ends.
     return (line[5:].strip() for line in text.split("\n") if line.startswith("data:"))
 
 
 def _assemble_response(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the last response object; if the stream broke off, with the items that had been finished by then."""
+    """Return the last response object; if the stream broke off, with the items finished by then."""
     latest: dict[str, Any] | None = None
     items: list[Any] = []
     for event in events:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collate datasets into training files: check and measure each, and join those of a type in the order of the config.
+"""Collate datasets into training files: check and measure each, and join those of a type in config order.
 
-All in one pass, and a row is held only while it passes. Nothing takes its place before every row of every dataset was
-found good: until then there are drafts only.
+Everything happens in one pass, and rows are not kept. Files are written as drafts, which replace the targets only once
+every row of every dataset has passed.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from nemo_gym.errors import GymError
 LOG = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
-# More than the rows hold that are under way at a time; JSON has no cycles to be found every forty rows.
+# More objects than the rows in progress hold; JSON has no cycles, so collecting every forty rows would be wasted.
 _CONTAINERS_BETWEEN_COLLECTIONS = 50_000
 
 Progress = Callable[[Source, int], None]
@@ -51,7 +51,7 @@ _ROWS_BETWEEN_REPORTS = 10_000
 
 
 class MetricsConflict(GymError, ValueError):
-    """Metrics of a dataset differ from those in a file that was there before."""
+    """Metrics of a dataset differ from those in an existing file."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class CollatedDataset:
     targets: Targets
     metrics: dict[str, Any]
     metrics_path: Path
-    """The file that holds them: written now, or found to agree."""
+    """The file that holds them: newly written, or an existing one that agrees."""
     conflicts: tuple[str, ...] = ()
     """Where the metrics differ from those of an existing file."""
 
 
 @dataclass(frozen=True)
 class CollatedType:
-    """The datasets of one type, put together."""
+    """The collated datasets of one type."""
 
     type: str
     path: Path
@@ -79,22 +79,22 @@ class CollatedType:
 
 @dataclass(frozen=True)
 class Collation:
-    """All that was written."""
+    """Everything that was written."""
 
     datasets: tuple[CollatedDataset, ...]
     types: tuple[CollatedType, ...]
 
     def raise_on_conflict(self) -> None:
-        """Raise MetricsConflict that says which files disagree and what to do about it."""
+        """Raise MetricsConflict, saying which files disagree and what to do about it."""
         found = [dataset for dataset in self.datasets if dataset.conflicts]
         if not found:
             return
-        lines = [f"the metrics of {len(found)} datasets are not those of the files that were there:"]
+        lines = [f"the metrics of {len(found)} datasets differ from those in existing files:"]
         for dataset in found:
             lines.append(f"{dataset.targets.existing_metrics}, against {dataset.targets.conflict.name}:")
             lines += [f"  {difference}" for difference in dataset.conflicts]
         lines.append(
-            "hint: if the data was changed on purpose, delete the old metrics files and run the same again, "
+            "hint: if the data was changed on purpose, delete the old metrics files and run the same command again, "
             "or add +overwrite_metrics_conflicts=true"
         )
         raise MetricsConflict("\n".join(lines))
@@ -108,7 +108,7 @@ def collate(
     overwrite_conflicts: bool = False,
     progress: Progress | None = None,
 ) -> Collation:
-    """Check, measure and write all `sources`; OffendingRows, and nothing written, if a single row is bad."""
+    """Check, measure and write all `sources`; if a single row is bad, write nothing and raise OffendingRows."""
     targets = plan_targets(sources, output)
     _refuse_to_overwrite(sources, targets, output)
     parts = [
@@ -127,15 +127,15 @@ def collate(
                 part.draft.publish()
             datasets = tuple(_record_metrics(part, overwrite_conflicts) for part in parts)
         except KeyboardInterrupt:
-            LOG.warning("interrupted: no file is half-written; run the same again to complete %s", output)
+            LOG.warning("interrupted: no file is half-written; run the same command again to complete %s", output)
             raise
     return Collation(datasets, types)
 
 
 def write_source_rows(sources: Iterable[Source], path: Path, *, limit: int | None = None, check: bool = True) -> int:
-    """Write the rows of `sources`, repeated and with their agents, to one file, `limit` of them; return how many.
+    """Write up to `limit` rows of `sources`, repeated and with their agents, to one file; return how many.
 
-    Nothing is measured and nothing beyond the limit is read. OffendingRows, and no file, if one of them is bad.
+    Nothing is measured and nothing beyond the limit is read. If a row is bad, leave no file and raise OffendingRows.
     """
     known, found, count = KnownSettings(), list[Offending](), 0
     with _explain_write_errors(path), atomic_writer(path) as file:
@@ -155,7 +155,7 @@ def write_source_rows(sources: Iterable[Source], path: Path, *, limit: int | Non
 
 @dataclass
 class _Part:
-    """A dataset on its way."""
+    """A dataset in progress."""
 
     source: Source
     targets: Targets
@@ -176,7 +176,7 @@ def _prepare_all(parts: Sequence[_Part], progress: Progress | None) -> list[Offe
         found.append(offending := Offending(part.source.path))
         for number, (row, asked, line) in enumerate(_prepare_rows(part.source, known, offending), 1):
             metrics.add(row, asked, len(line))
-            # Once a bad row was found, the rest is only looked at.
+            # After the first bad row, the rest is only checked.
             if is_good and not offending.count:
                 part.draft.file.write(line * repeats)
             if progress is not None and number % _ROWS_BETWEEN_REPORTS == 0:
@@ -199,7 +199,7 @@ def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedTy
 
 
 def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
-    """Write the metrics file, unless one that agrees is there already; if it does not, a conflict file beside it."""
+    """Write the metrics file, unless an existing one agrees; if it disagrees, write a conflict file beside it."""
     targets, metrics = part.targets, part.summary
     before = read_metrics_file(targets.existing_metrics)
     if before is not None and TOKENS not in metrics:
@@ -217,21 +217,21 @@ def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
 
 
 def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], output: Path) -> None:
-    """Raise DataFileError if a collated file would take the place of a dataset that lies in the output folder."""
+    """Raise DataFileError if a collated file would replace a dataset in the output folder."""
     read = {source.path.resolve(): source for source in sources}
     metrics = {target.existing_metrics.resolve() for target in targets}
     for source in sources:
         collated = (output / f"{source.type}.jsonl").resolve()
         if collated in read or collated.with_name(f"{source.type}_metrics.json") in metrics:
             raise DataFileError(
-                f"the collated rows would go to {collated}, in place of files of {read.get(collated, source)}.\n"
+                f"the collated rows would go to {collated}, replacing files of {read.get(collated, source)}.\n"
                 f"hint: choose another output folder"
             )
 
 
 @contextlib.contextmanager
 def _explain_write_errors(place: Path) -> Iterator[None]:
-    """Say so where a disk is full or a folder may not be written to."""
+    """Explain write errors, such as a full disk or a read-only folder."""
     try:
         yield
     except OSError as error:
@@ -247,9 +247,9 @@ def _explain_write_errors(place: Path) -> Iterator[None]:
 def _prepare_rows(
     source: Source, known: KnownSettings, offending: Offending, *, check: bool = True
 ) -> Iterator[tuple[Row, Asked, bytes]]:
-    """Yield the good rows of `source`, once each, with their create params taken apart and the line to write.
+    """Yield each good row of `source` once, with its parsed create params and the line to write.
 
-    The others go to `offending`. Without `check` any JSON object is good.
+    The others go to `offending`. Without `check`, any JSON object is good.
     """
     check_row, prompt = RowChecker(known).check, source.prompt
     agent = {"type": "responses_api_agents", "name": source.agent}
@@ -264,13 +264,13 @@ def _prepare_rows(
             offending.add(number, bad)
             continue
         if prompt is None and row and AGENT_REF_KEY_NAME not in row:
-            # Added to the text as it came: spacing, order, long numbers all stay what they were.
+            # Appended to the original text: spacing, order and long numbers stay unchanged.
             yield row, asked, raw.rstrip()[:-1] + tail
         else:
             yield row, asked, orjson.dumps({**row, AGENT_REF_KEY_NAME: agent}) + b"\n"
 
 
-# --- drafts: written now, to take their place later, when others are ready too ---------------------------------------
+# --- drafts: written now, moved into place later, when others are ready too -------------------------------------------
 
 
 _NEW_S = 60
@@ -279,7 +279,7 @@ _NEW_S = 60
 class Draft:
     """A draft beside its target, open as `file`; leaving the block removes it unless it was published.
 
-    A process that is killed leaves its draft behind; whoever writes the next one for the same target removes it.
+    A killed process leaves its draft behind; whoever writes the next draft for the same target removes it.
     """
 
     file: BinaryIO
@@ -303,7 +303,7 @@ class Draft:
             self.path.unlink(missing_ok=True)
 
     def publish(self) -> None:
-        """Take the place of the target."""
+        """Replace the target with the draft."""
         self.file.flush()
         os.replace(self.path, self.target)
 
@@ -313,13 +313,13 @@ def _name_prefix(target: Path) -> str:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove drafts of `target` that no process holds any more: a process that works on one has it locked."""
+    """Remove drafts of `target` that no process holds any more: a process that works on one keeps it locked."""
     pattern = re.compile(re.escape(_name_prefix(target)) + r"[0-9a-f]{8}\.tmp")
     for path in target.parent.iterdir():
         if pattern.fullmatch(path.name):
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = os.fstat(file.fileno())
-                # One that is empty and new may be about to be locked.
+                # An empty, new draft may be about to be locked.
                 if found.st_size or time.time() - found.st_mtime > _NEW_S:
                     path.unlink()

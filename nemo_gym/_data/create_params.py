@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create params taken apart and in numbers: the conversation, which differs from row to row, and the settings.
+"""Parse and measure create params: the conversation, which differs from row to row, and the settings.
 
-Settings seldom differ, so what has been found out about them is remembered: the same tools are not looked at a hundred
-thousand times. Of the conversation: how many words, tokens and turns it has, and which user messages are new.
+Settings rarely differ, so results about them are cached: the same tools are not examined a hundred thousand times. For
+the conversation, count words, tokens, turns and distinct user messages.
 """
 
 import functools
@@ -31,29 +31,29 @@ _WORDS_AROUND_CONTENT = 3
 _TEXT_FIELDS = ("content", "name", "arguments", "input", "output", "summary")
 
 
-# Compared as objects: there is one for all create params whose settings are written alike, and it can be counted.
+# Compared by identity: create params with identically written settings share one object, which can be counted.
 @dataclass(slots=True, eq=False)
 class Settings:
     """What is known about create params apart from their input."""
 
     identity: int
-    """A hash: the same for settings that are equal."""
+    """A hash: equal settings have the same one."""
     words: int
     tools: int | None
     sampling: dict[str, Number]
-    """The sampling parameters that are given and are numbers."""
+    """The sampling parameters that are set and are numbers."""
     instructions: str | None
     is_valid: bool = False
 
 
 Asked = tuple[Settings, Messages | None]
-"""Create params taken apart: their settings, and their input, if it is plain messages."""
+"""Parsed create params: their settings, and their input if it is plain messages."""
 
 
 def read_plain_messages(given: Any) -> Messages | None:
-    """Return the messages of an input that is a list of nothing but messages with a known role and a text.
+    """Return the messages of an input that is a list of plain messages, each with a known role and a text; else None.
 
-    Such a list is valid for sure, and its words and tokens are those of its texts. Most inputs are like that.
+    Such a list is always valid, and its words and tokens are those of its texts. Most inputs are like that.
     """
     if type(given) is not list:
         return None
@@ -65,23 +65,23 @@ def read_plain_messages(given: Any) -> Messages | None:
                 return None
             messages.append((role, content))
     except (TypeError, KeyError, IndexError):
-        # Not an object, a field that is not there, or a role that is a list or an object itself.
+        # Not an object, a missing field, or a role that is a list or an object.
         return None
     return messages
 
 
 class KnownSettings:
-    """The settings seen lately."""
+    """A cache of recently seen settings."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Settings] = {}
 
     def of(self, params: Mapping[str, Any]) -> Settings:
-        """Return the settings in `params`; the same object for those written alike, as long as it is remembered."""
+        """Return the settings in `params`; the same object for identically written ones, as long as it is cached."""
         plain = dict(params)
         plain.pop("input", None)
         try:
-            # In the order of its keys, which is quicker: in another order, it is another object with the same identity.
+            # Keys in their given order, which is faster: another order makes another object with the same identity.
             key = orjson.dumps(plain)
         except TypeError:
             key = encode_canonically(plain)
@@ -105,7 +105,7 @@ def encode_canonically(value: Any) -> bytes:
 
 
 def count_words(value: Any) -> int:
-    """Count the pieces between white space in the JSON text of `value`."""
+    """Count the whitespace-separated pieces in the JSON text of `value`."""
     return len(json.dumps(value).split())
 
 
@@ -122,13 +122,13 @@ def _read_settings(plain: dict[str, Any]) -> Settings:
 
 
 class Conversations:
-    """The numbers of the create params added so far, one each unless said otherwise."""
+    """The measurements of the create params added so far, one each unless noted otherwise."""
 
     def __init__(self, count_tokens: CountTokens | None) -> None:
         self.words = array("d")
         self.tokens = array("d")
         self.turns = array("d")
-        """How often the user speaks, where the user does at all."""
+        """How often the user speaks, for conversations in which the user speaks at all."""
         self.create_params = Distinct()
         self.user_messages = Distinct()
         self._lengths = TextLengths(count_tokens)
@@ -139,7 +139,7 @@ class Conversations:
         self._characters = 0
 
     def add_all(self, given: Iterable[tuple[Mapping[str, Any], Asked]]) -> None:
-        """Measure create params; each comes with the parts it was taken apart into."""
+        """Measure create params; each comes with its parsed parts."""
         identities = list[int]()
         for params, (settings, messages) in given:
             words, tokens, turns, parts = settings.words, 0, 0, [settings.identity]
@@ -149,7 +149,7 @@ class Conversations:
                 more_words, more_tokens, turns = (
                     self._measure_messages(messages, parts) if messages else self._measure_input(params["input"], parts)
                 )
-                # The key `input` is a word too.
+                # The key `input` counts as a word too.
                 words, tokens = words + 1 + more_words, tokens + more_tokens
             self.words.append(words or 1)
             self.tokens.append(tokens)
@@ -163,7 +163,7 @@ class Conversations:
             seen.compact()
 
     def flush(self) -> None:
-        """Measure the texts that wait to be measured together; the numbers are complete only then."""
+        """Measure the texts waiting to be measured as a batch; only then are the numbers complete."""
         if self._texts and self._batches is not None:
             self.user_messages.add_all(self._texts)
             all_words, all_tokens = self.words, self.tokens
@@ -173,7 +173,7 @@ class Conversations:
         self._texts, self._rows, self._characters = [], [], 0
 
     def _measure_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
-        """Do as `_measure_input` does, for nothing but plain messages."""
+        """Like `_measure_input`, for plain messages only."""
         words, tokens, turns = _WORDS_AROUND_CONTENT * len(messages), 0, 0
         for role, content in messages:
             if role == "user":
@@ -187,7 +187,7 @@ class Conversations:
         return words, tokens, turns
 
     def _measure_input(self, given: Any, parts: list[Any]) -> tuple[int, int, int]:
-        """Count words, tokens and turns; add to `parts` what tells the input from others."""
+        """Count words, tokens and turns; add to `parts` what identifies the input."""
         if isinstance(given, str):
             given_words, tokens = self._measure_user_text(given)
             parts.append(given)
@@ -205,7 +205,7 @@ class Conversations:
         return words, tokens, turns
 
     def _measure_other_item(self, item: Any, parts: list[Any]) -> tuple[int, int, int]:
-        """Do as `_measure_input` does, for anything but a plain message."""
+        """Like `_measure_input`, for anything but a plain message."""
         parts.append(encode_canonically(item))
         if not isinstance(item, dict):
             return count_words(item), 0, 0
@@ -215,7 +215,7 @@ class Conversations:
         return count_words(item), sum(self._lengths.of(text)[1] for text in _list_texts(item)), int(is_user)
 
     def _measure_user_text(self, text: str) -> tuple[int, int]:
-        """Count words and tokens of what a user says; 0 for now if the text is to be measured with others."""
+        """Count the words and tokens of a user's text; 0 for now if the text will be measured in a batch."""
         if self._batches is None or self._characters >= BATCH_CHARACTERS or not 0 < len(text) <= LONGEST_TEXT:
             self.user_messages.add(text)
             return self._lengths.of(text)
@@ -225,7 +225,7 @@ class Conversations:
         return 0, 0
 
     def _measure_shared_text(self, text: str) -> tuple[int, int]:
-        """Count words and tokens of a text that many rows may share, such as a system prompt."""
+        """Count the words and tokens of a text that many rows may share, such as a system prompt."""
         return self._measure_repeated(text) if len(text) <= _LONGEST_TEXT_KEPT else self._lengths.of(text)
 
 
@@ -243,30 +243,30 @@ def _list_texts(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _identify(content: Any) -> str | bytes:
-    """Return the same for contents that say the same: a text may also be a list with one text part."""
+    """Return equal values for contents that say the same: a text may also be a list with one text part."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
         part = content[0]
         content = part["text"] if part.get("type") == "input_text" and "text" in part else content
     return content if isinstance(content, str) else encode_canonically(content)
 
 
-# --- how many values differ -------------------------------------------------------------------------------------------
+# --- counting distinct values -----------------------------------------------------------------------------------------
 
 
 _MANY = 1 << 18
 
 
 class Distinct:
-    """Counts different texts or byte strings by their 64-bit hashes, in 8 to 16 bytes each; they are not kept.
+    """Counts distinct texts or byte strings by their 64-bit hashes, in 8 to 16 bytes each, without keeping them.
 
-    Among ten million values, the chance that two of them share a hash is about one in four hundred thousand.
+    Among ten million values, the chance that two share a hash is about one in four hundred thousand.
     """
 
     def __init__(self) -> None:
         self.total = 0
-        """How many values were added, equal ones too."""
+        """How many values were added, including equal ones."""
         self._sorted = array("q")
-        # As they come, because a set of so many numbers is slow to reach: it does not fit a processor's cache.
+        # Appended as they come, because a set of this many numbers does not fit a CPU cache and is slow to access.
         self._new = array("q")
 
     def add(self, value: str | bytes) -> None:
@@ -282,13 +282,13 @@ class Distinct:
         self._new.extend(numbers)
 
     def compact(self) -> None:
-        """Drop repeated hashes once they may be many; call this now and then."""
-        # Only once it has doubled, so that every number is sorted a few times at most.
+        """Drop repeated hashes once there may be many; call this now and then."""
+        # Only once it has doubled, so that every number is sorted at most a few times.
         if len(self._new) > max(_MANY, len(self._sorted)):
             self._sorted, self._new = _sort_distinct(self._sorted + self._new), array("q")
 
     def __or__(self, other: "Distinct") -> "Distinct":
-        """Return what either has seen."""
+        """Return the union of both."""
         both = Distinct()
         both.total = self.total + other.total
         for numbers in (self._sorted, self._new, other._sorted, other._new):
@@ -297,21 +297,21 @@ class Distinct:
         return both
 
     def __len__(self) -> int:
-        """Return how many of the values differ."""
+        """Return how many distinct values there are."""
         return len(_sort_distinct(self._sorted + self._new))
 
 
 def _sort_distinct(numbers: "array[int]") -> "array[int]":
-    """Return each of the numbers once, in order."""
+    """Return the distinct numbers, sorted."""
     if (np := _load_numpy()) is not None:
-        # The same as below: to sort numbers of 64 bits takes Python long.
+        # Same result as below: Python is slow at sorting 64-bit numbers.
         return array("q", np.unique(np.asarray(numbers)).tobytes())
     return array("q", sorted(set(numbers)))
 
 
 @functools.cache
 def _load_numpy() -> Any:
-    """Return numpy, None where it is not installed."""
+    """Return numpy; None if it is not installed."""
     try:
         return importlib.import_module("numpy")
     except ImportError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rows of a dataset look like in numbers: tools, words, tokens, turns, sampling, and every field of their own.
+"""The rows of a dataset in numbers: tools, words, tokens, turns, sampling, and every field of their own.
 
-Rows are added one by one and not kept. The numbers go to metrics files, and an older file may not hold any more. Only
-metrics are compared: a dataset whose licence was corrected or whose prompt was moved is still the same data.
+Rows are added one by one and not kept. The numbers go to metrics files, and are compared with an existing file. Only
+metrics are compared: a dataset whose license was corrected or whose prompt was moved is still the same data.
 """
 
 import functools
@@ -33,7 +33,7 @@ from nemo_gym._metrics.describe import describe, to_finite
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym.errors import GymError
 
-# Sums of squares of larger numbers would overflow.
+# The squares of larger numbers would overflow when summed.
 _LARGE = 1e150
 EXAMPLES = "Number of examples"
 TOOLS = "Number of tools"
@@ -50,21 +50,21 @@ _SAMPLING_NAMES = {
     "max_tool_calls": "Max tool calls",
     "top_logprobs": "Top logprobs",
 }
-# Few enough to stay in the cache of the processor.
+# Few enough to stay in the CPU cache.
 _ROWS_TOGETHER = 64
 _BYTES_TOGETHER = 1 << 20
 _NOT_MEASURED = frozenset({RESPONSES_CREATE_PARAMS_KEY_NAME, RESPONSE_KEY_NAME})
 
 
 class Chunk(NamedTuple):
-    """Numbers, each of which counts `repeats` times."""
+    """Numbers that each count `repeats` times."""
 
     values: "array[float]"
     repeats: int
 
 
 def describe_chunks(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """Return the object that a metrics file has for numbers; zeros if there are none."""
+    """Return a metrics file's object for some numbers; zeros if there are none."""
     filled = [chunk for chunk in chunks if chunk.values]
     count = sum(len(chunk.values) * chunk.repeats for chunk in filled)
     if not count:
@@ -80,7 +80,7 @@ def describe_chunks(chunks: Sequence[Chunk]) -> dict[str, Any]:
 
 
 def round_number(number: float) -> float:
-    """Round to 2 decimals, or to 3 where the number is smaller than 1."""
+    """Round to 2 decimals, or to 3 if the number is smaller than 1."""
     return round(float(number), 2 if abs(number) >= 1 else 3)
 
 
@@ -115,10 +115,10 @@ class FieldStatistics:
 
 
 class Fields(dict[str, FieldStatistics]):
-    """By field, in the order in which fields first had a number or a text."""
+    """Statistics by field, in the order in which fields first had a number or a text."""
 
     def add_all(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Count the values of all fields of `rows`; those in a list count one by one."""
+        """Count the values of all fields of `rows`; values in a list count one by one."""
         for row in rows:
             for name, value in row.items():
                 for one in value if isinstance(value, list) else (value,):
@@ -137,7 +137,7 @@ class Fields(dict[str, FieldStatistics]):
 def measure(
     rows: Iterable[Mapping[str, Any]], *, repeats: int = 1, count_tokens: CountTokens | None = None
 ) -> dict[str, Any]:
-    """Return the metrics of `rows`, each of them counted `repeats` times."""
+    """Return the metrics of `rows`, each counted `repeats` times."""
     metrics = MetricsAccumulator(repeats=repeats, count_tokens=count_tokens)
     for row in rows:
         metrics.add(row)
@@ -183,9 +183,9 @@ class MetricsAccumulator:
         self._bytes = 0
 
     def add(self, row: Mapping[str, Any], asked: Asked | None = None, size_bytes: int = 0) -> None:
-        """Count a row; `asked` are its create params taken apart, if the caller has them already.
+        """Count a row; `asked` are its parsed create params, if the caller already has them.
 
-        Rows are kept for a moment, to be measured together: fewer of them if they are said to be large.
+        Rows are buffered briefly to be measured together; fewer of them if `size_bytes` says that they are large.
         """
         params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}
         if asked is None:
@@ -197,12 +197,12 @@ class MetricsAccumulator:
             self._measure_together()
 
     def flush(self) -> None:
-        """Measure what waits to be measured together; the numbers are complete only then."""
+        """Measure the buffered rows; only then are the numbers complete."""
         self._measure_together()
         self.conversations.flush()
 
     def summary(self) -> dict[str, Any]:
-        """Return the metrics under the names they have in a metrics file, in its order."""
+        """Return the metrics as named and ordered in a metrics file."""
         return combine_metrics([self])
 
     def _measure_together(self) -> None:
@@ -226,7 +226,7 @@ def _describe_fields(parts: Sequence[MetricsAccumulator]) -> dict[str, Any]:
 
 
 def _describe_field(found: Sequence[tuple[FieldStatistics, int]]) -> dict[str, Any]:
-    """Return statistics of a field that holds numbers; if there is a single text among them, how many differ."""
+    """Return statistics of a numeric field; if it holds even one text, how many values differ."""
     if not any(values.texts.total for values, _ in found):
         return describe_chunks([Chunk(values.numbers, repeats) for values, repeats in found])
     numbers = set[float]().union(*(values.numbers for values, _ in found))
@@ -240,7 +240,7 @@ def _unite(sets: Sequence[Distinct]) -> Distinct:
     return functools.reduce(operator.or_, sets)
 
 
-# --- metrics files: the dataset as its config describes it, then its metrics ------------------------------------------
+# --- metrics files: the dataset's description from its config, then its metrics ---------------------------------------
 
 
 AnyDataset = DatasetConfig | BenchmarkDatasetConfig
@@ -260,7 +260,7 @@ def encode_metrics(dataset: AnyDataset, metrics: Mapping[str, Any]) -> str:
 
 
 def encode_collated_metrics(datasets: Sequence[AnyDataset], metrics: Mapping[str, Any]) -> str:
-    """Return the text of the metrics file of several datasets together; fields that they do not share are null."""
+    """Return the text of the metrics file of several datasets together; fields they do not share are null."""
     headers = [_describe_dataset(dataset) for dataset in datasets]
     if len(headers) == 1:
         return _encode({**headers[0], **metrics})
@@ -271,7 +271,7 @@ def encode_collated_metrics(datasets: Sequence[AnyDataset], metrics: Mapping[str
 
 
 def read_metrics_file(path: Path) -> dict[str, Any] | None:
-    """Return the content of a metrics file, None if there is no such file."""
+    """Return the content of a metrics file; None if there is no such file."""
     try:
         content = orjson.loads(path.read_bytes())
     except FileNotFoundError:
@@ -284,15 +284,15 @@ def read_metrics_file(path: Path) -> dict[str, Any] | None:
 
 
 def find_differences(before: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """Say where the metrics in an existing file do not match `metrics`; keys that the file does not have are fine."""
+    """Return where the metrics in an existing file differ from `metrics`; keys that the file lacks are fine."""
     found: list[str] = []
     for name, old in before.items():
         if name in metrics:
-            # A row may have a field that is called like one of the config, such as `source`: either may stand there.
+            # A row field may have the name of a config field, such as `source`: the file may hold either.
             if name not in _HEADER_FIELDS or (isinstance(old, Mapping) and old.keys() == metrics[name].keys()):
                 found += _compare(name, old, metrics[name])
         elif name not in _HEADER_FIELDS:
-            found.append(f"{name}: was {_dump(old)}, is not there any more")
+            found.append(f"{name}: was {_dump(old)}, is missing now")
     return found
 
 
@@ -302,7 +302,7 @@ def _compare(place: str, old: Any, new: Any) -> Iterator[str]:
             if name in new:
                 yield from _compare(f"{place} / {name}", value, new[name])
             else:
-                yield f"{place} / {name}: was {_dump(value)}, is not there any more"
+                yield f"{place} / {name}: was {_dump(value)}, is missing now"
     elif not _is_equal(old, new):
         yield f"{place}: was {_dump(old)}, is {_dump(new)}"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets in the model registry of a GitLab project, or of an MLflow server: upload, download, delete.
+"""Upload, download and delete datasets in the model registry of a GitLab project or of an MLflow server.
 
-What is uploaded is read back and compared before it counts. The flavours of registries are in `gitlab_registry.py`.
+An upload is read back and compared before it counts. `gitlab_registry.py` has the two kinds of registries.
 """
 
 import re
@@ -23,7 +23,7 @@ _VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
 
 @dataclass(frozen=True)
 class UploadedArtifact:
-    """A file in the registry, as it was read back."""
+    """A file in the registry, as read back."""
 
     dataset: str
     version: str
@@ -32,7 +32,7 @@ class UploadedArtifact:
 
 
 def _ignore(*_: object) -> None:
-    """Take a notice that nobody wants."""
+    """Ignore a notice."""
 
 
 def upload(
@@ -45,14 +45,14 @@ def upload(
     progress: Progress = _ignore,
     dry_run: bool = False,
 ) -> UploadedArtifact:
-    """Put a file into a version of a dataset, whole or not at all; dataset and version are made where they are missing.
+    """Put a file into a version of a dataset, completely or not at all; create dataset and version if needed.
 
     A version may hold several files, such as train and validation rows, but none of them is ever replaced.
     """
     if not _VERSION.fullmatch(version):
         raise GitlabError(f"{version!r} is not a version.\nhint: a version is three numbers, x.x.x, such as 0.0.1")
     if not source.is_file():
-        raise GitlabError(f"{str(source)!r} is {'a folder' if source.is_dir() else 'not there'}: nothing to upload")
+        raise GitlabError(f"{str(source)!r} is {'a folder' if source.is_dir() else 'missing'}: nothing to upload")
     checksum = compute_checksum(source)
     if not checksum.size_bytes:
         raise GitlabError(f"{str(source)!r} is empty: nothing to upload")
@@ -61,12 +61,12 @@ def upload(
         stored = registry.find(dataset, version)
         if stored is not None and registry.files(stored).holds(source.name):
             raise GitlabError(
-                f"{stored} exists and holds {source.name!r}: what is in the registry is not replaced.\n"
+                f"{stored} exists and holds {source.name!r}: files in the registry are never replaced.\n"
                 f"hint: upload it as a higher version than {max(registry.versions(dataset), key=_sort_key)}"
             )
         is_new = stored is None and not registry.has(dataset)
         for other in registry.find_namesakes(dataset) if is_new else ():
-            notice(f"the registry also has {other!r}, a dataset of its own: upper and lower case count")
+            notice(f"the registry also has {other!r}, which is another dataset: case matters")
         if dry_run:
             return done
         with (
@@ -78,10 +78,10 @@ def upload(
             files.send(source, source.name, progress)
             if (back := files.checksum(source.name)) != checksum:
                 raise GitlabError(
-                    f"{source.name!r} was uploaded to {place}, but what was read back is not the same: "
+                    f"{source.name!r} was uploaded to {place}, but what was read back differs: "
                     f"{back.size_bytes:,} of {checksum.size_bytes:,} bytes, SHA-256 {back.sha256} instead of "
                     f"{checksum.sha256}.\n"
-                    "hint: the file may have changed meanwhile, or a proxy changes files on their way; try again"
+                    "hint: the file may have changed meanwhile, or a proxy changes files in transit; try again"
                 )
             registry.note_checksum(place, source.name, checksum.sha256)
     return done
@@ -96,7 +96,7 @@ def download(
     *,
     progress: Progress = _ignore,
 ) -> Path:
-    """Download a file of the registry to `target`, whole or not at all; missing folders are made."""
+    """Download a file from the registry to `target`, completely or not at all; create missing folders."""
     if target.is_dir():
         raise GitlabError(
             f"{str(target)!r} is a folder.\nhint: name the file to write, such as {str(target / artifact)!r}"
@@ -121,7 +121,7 @@ def download(
 
 
 def delete(dataset_name: str, settings: RegistrySettings, confirm: Confirm) -> bool:
-    """Delete a dataset with all its versions and files if `confirm` says so; return whether it was deleted."""
+    """Delete a dataset with all its versions and files if `confirm` agrees; return whether it was deleted."""
     with open_registry(settings) as registry:
         _require_dataset(registry, dataset_name)
         if not confirm(
@@ -131,7 +131,7 @@ def delete(dataset_name: str, settings: RegistrySettings, confirm: Confirm) -> b
             return False
         registry.delete(dataset_name)
         if registry.has(dataset_name):
-            raise GitlabError(f"the registry was told to delete {dataset_name!r}, but still has it")
+            raise GitlabError(f"the registry was asked to delete {dataset_name!r}, but still has it")
     return True
 
 
@@ -141,8 +141,8 @@ def _sort_key(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def _add_file(files: Files, stored: StoredVersion, name: str, notice: Notice) -> Iterator[StoredVersion]:
-    """Open a version that has other files for one more; the others stay whatever happens to this one."""
-    notice(f"{stored} exists: {name!r} is added to its files")
+    """Open an existing version to add a file; the other files stay whatever happens to this one."""
+    notice(f"{stored} exists: adding {name!r} to its files")
     try:
         yield stored
     except BaseException:
@@ -158,5 +158,5 @@ def _require_dataset(registry: DatasetRegistry, dataset: str) -> None:
     if registry.has(dataset):
         return
     others = registry.find_namesakes(dataset)
-    hint = f"\nhint: there is {' and '.join(map(repr, others))}; upper and lower case count" if others else ""
+    hint = f"\nhint: there is {' and '.join(map(repr, others))}; case matters" if others else ""
     raise GitlabError(f"the registry has no dataset {dataset!r}.{hint}", 404)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLflow's REST API, as GitLab's model registry and MLflow itself speak it: requests, retries, errors as sentences.
+"""MLflow's REST API, as GitLab's model registry and MLflow itself implement it: requests, retries, readable errors.
 
-MLflow's client library does not do it: it cannot resume a download, it reports one that broke as a file that does not
-exist, it cannot list the files of a GitLab registry, and it loses the status of a refusal (401 and 403 become 500).
-What is asked of the API is in `gitlab_registry.py` and `gitlab_files.py`.
+MLflow's client library will not do: it cannot resume a download, it reports a broken one as a file that does not exist,
+it cannot list the files of a GitLab registry, and it loses the status of a refusal (401 and 403 become 500).
+`gitlab_registry.py` and `gitlab_files.py` make the requests.
 """
 
 import re
@@ -26,12 +26,12 @@ _TIMEOUT_S = (15.0, 300.0)
 _TURNED_AWAY = frozenset({429, 503})
 _BUSY = _TURNED_AWAY | {502, 504}
 _REPEATABLE = frozenset({"GET", "PUT"})
-_URI_HINT = "the URI of GitLab looks like https://gitlab.example.com/api/v4/projects/<project id>/ml/mlflow"
+_URI_HINT = "GitLab's URI looks like https://gitlab.example.com/api/v4/projects/<project id>/ml/mlflow"
 _TOKEN_HINT = "put a GitLab token with the scope `api` into env.yaml as `mlflow_tracking_token`"
 
 
 class GitlabError(GymError):
-    """The registry cannot be reached, or does not do what it was asked."""
+    """The registry cannot be reached, or refuses a request."""
 
     def __init__(self, message: str, status: int | None = None, code: str = "") -> None:
         super().__init__(message, status, code)
@@ -43,21 +43,21 @@ class GitlabError(GymError):
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Which registry to ask, and as whom."""
+    """Which registry to use, and with which credentials."""
 
     tracking_uri: str
     token: str | None = field(default=None, repr=False)
     pauses_s: tuple[float, ...] = (0.5, 2.0, 5.0)
-    """How long to wait before each further attempt at a request that may be repeated."""
+    """How long to wait before each retry of a request that may be repeated."""
 
     @property
     def is_gitlab(self) -> bool:
-        """Whether it is GitLab's flavour of MLflow, which shows in the route."""
+        """Whether it is GitLab's variant of MLflow, which shows in the route."""
         return re.search(r"/api/v4/projects/[^/]+/ml/mlflow/?$", urlsplit(self.tracking_uri).path) is not None
 
     @property
     def shown_uri(self) -> str:
-        """The URI as it may be shown: without credentials."""
+        """The URI without credentials, for display."""
         return re.sub(r"(?<=://)[^/@]*@", "", self.tracking_uri)
 
 
@@ -75,7 +75,7 @@ class Api:
         self._session.close()
 
     def call(self, method: str, endpoint: str, what: str, **fields: Any) -> dict[str, Any]:
-        """Return what an endpoint of MLflow's API answers; `could not <what>` and its code if it refuses."""
+        """Return what an endpoint of MLflow's API answers; raise `could not <what>` with the code if it refuses."""
         given = {"params": fields} if method == "GET" else {"json": fields}
         response = self.request(method, f"{self.base}{_API}{endpoint}", what, allow_redirects=method == "GET", **given)
         if response.is_redirect:
@@ -88,15 +88,15 @@ class Api:
             answer = response.json()
         except ValueError as error:
             raise GitlabError(
-                f"could not {what}: what {self.settings.shown_uri} answers is not MLflow's API.\nhint: {_URI_HINT}"
+                f"could not {what}: the answer of {self.settings.shown_uri} is not MLflow's API.\nhint: {_URI_HINT}"
             ) from error
         return answer if isinstance(answer, dict) else {}
 
     def request(self, method: str, url: str, what: str, **options: Any) -> "Response":
-        """Return the answer to a request; GitlabError if there is none, or it is a refusal."""
+        """Return the answer to a request; raise GitlabError if there is none, or it is a refusal."""
         import requests
 
-        # The token is for the registry and for nobody it sends us to.
+        # The token is for the registry only, not for wherever it redirects us.
         token = self.settings.token if urlsplit(url).hostname == urlsplit(self.base).hostname else None
 
         def sign(request: "PreparedRequest") -> "PreparedRequest":
@@ -104,7 +104,7 @@ class Api:
             return request
 
         try:
-            # An `auth` of our own also keeps an entry in ~/.netrc from taking the place of the token.
+            # Setting `auth` also keeps an entry in ~/.netrc from replacing the token.
             response = self._session.request(method, url, auth=sign if token else None, timeout=_TIMEOUT_S, **options)
         except requests.RequestException as error:
             raise self.explain_disconnect(what, error) from error
@@ -127,7 +127,7 @@ class Api:
             reason = f"{reason}: 401{said}.\nhint: {_TOKEN_HINT}"
         elif status == 403:
             reason = (
-                f"this token has no right to it: 403{said}.\nhint: it takes the scope `api` and a role in the project "
+                f"this token lacks permission: 403{said}.\nhint: it needs the scope `api` and a role in the project "
                 "that may write to its model registry"
             )
         elif status == 404 and not code:
@@ -135,7 +135,7 @@ class Api:
         elif status == 429:
             reason = f"too many requests: 429{said}.\nhint: wait a while"
         elif status >= 500:
-            reason = f"the registry is out of order: {status}{said}.\nhint: try again later"
+            reason = f"the registry is failing: {status}{said}.\nhint: try again later"
         else:
             reason = f"the registry answered {status}{said}"
         return GitlabError(f"could not {what}: {reason}", status, code)
@@ -145,7 +145,7 @@ class Api:
 
 
 def _open_session(pauses_s: tuple[float, ...]) -> "Session":
-    """Open a session that repeats what may be repeated, after each of the pauses."""
+    """Open a session that retries repeatable requests after each of the pauses."""
     try:
         import requests
         from requests.adapters import HTTPAdapter
@@ -173,7 +173,7 @@ def _open_session(pauses_s: tuple[float, ...]) -> "Session":
 
 
 def _read_explanation(response: "Response") -> tuple[str, str]:
-    """Return MLflow's code of an error, and what the server says about it."""
+    """Return MLflow's error code, and what the server says about it."""
     try:
         body = response.json()
     except ValueError:

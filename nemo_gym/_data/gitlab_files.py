@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a version in a registry, sent and received over HTTP, or left to a store that the registry points to.
+"""The files of a version in a registry, sent and received over HTTP or through a store the registry points to.
 
-A file arrives whole or not at all; what was received over HTTP before a connection broke is kept beside the target and
-resumed where the server allows it. MLflow's own library knows the other stores (S3, GCS, Azure, a shared folder)
-and takes their credentials from where it always does; GitLab needs none of it.
+A file arrives completely or not at all; what was received over HTTP before a connection broke is kept beside the target
+and resumed if the server allows it. MLflow's own library handles the other stores (S3, GCS, Azure, a shared folder) and
+takes their credentials from the usual places; GitLab needs none of it.
 """
 
 import fcntl
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from requests import Response
 
 Progress = Callable[[int, int | None], None]
-"""Is told how many bytes there are, and how many there will be, if that is known."""
+"""Called with the number of bytes so far, and the total if known."""
 
 _CHUNK_BYTES = 1 << 16
 _ATTEMPTS_WITHOUT_PROGRESS = 3
 
 
 class DamagedFile(GitlabError):
-    """What arrived is not what was uploaded."""
+    """The received file differs from the uploaded one."""
 
 
 @dataclass(frozen=True)
 class Checksum:
-    """What a file holds, in short."""
+    """The size and hash of a file."""
 
     size_bytes: int
     sha256: str
@@ -52,16 +52,16 @@ def compute_checksum(path: Path) -> Checksum:
 
 
 def require_intact(target: Path, actual: str, expected: str | None) -> None:
-    """Raise DamagedFile if a file is not what was noted when it was uploaded."""
+    """Raise DamagedFile if a file's checksum differs from the one noted on upload."""
     if expected is not None and actual != expected:
         raise DamagedFile(
             f"{target.name!r} arrived damaged: its checksum is {actual}, on upload it was {expected}.\n"
-            "hint: download it again; if it stays so, the file was replaced in the registry"
+            "hint: download it again; if that does not help, the file was replaced in the registry"
         )
 
 
 class HttpFiles:
-    """Files below a URL: GitLab's packages, or the artifacts that an MLflow server hands out itself."""
+    """Files below a URL: GitLab's packages, or the artifacts that an MLflow server serves itself."""
 
     def __init__(self, api: Api, url: str) -> None:
         self._api, self._url = api, url.rstrip("/")
@@ -70,7 +70,7 @@ class HttpFiles:
         try:
             self._get(path, f"look for {path!r}", start=0).close()
         except GitlabError as error:
-            if error.status in (404, 416):  # 416: it is there and empty
+            if error.status in (404, 416):  # 416: it exists and is empty
                 return error.status == 416
             raise
         return True
@@ -82,7 +82,7 @@ class HttpFiles:
             self._api.request("PUT", self._make_url(path), f"upload {path!r}", data=upload, headers=headers)
 
     def checksum(self, path: str) -> Checksum:
-        """Return the checksum of what the store gives back."""
+        """Return the checksum of what the store returns."""
         digest, size = hashlib.sha256(), 0
         response = self._get(path, f"read {path!r} back")
         for chunk in self._chunks(response, f"read {path!r} back"):
@@ -95,7 +95,7 @@ class HttpFiles:
         self._api.request("DELETE", self._make_url(path), f"remove {path or 'the files of a version'!r}")
 
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
-        """Download a file to `target`, whole, or leave what is there."""
+        """Download a file completely to `target`, or leave `target` unchanged."""
         with self._get_whole(path) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
             total, validator = _read_total(response), _read_validator(response)
@@ -111,7 +111,7 @@ class HttpFiles:
     def _fill(
         self, file: BufferedRandom, response: "Response", path: str, validator: str | None, progress: Progress
     ) -> None:
-        """Append what is missing; a connection that breaks is resumed as long as something arrives."""
+        """Append what is missing; resume a broken connection as long as something arrives."""
         what, failures, most = f"download {path!r}", 0, file.tell()
         if file.tell():
             response.close()
@@ -119,7 +119,7 @@ class HttpFiles:
         while True:
             total = _read_total(response)
             start = _read_range(response)[0] if response.status_code == 206 else 0
-            if start != file.tell():  # a server that does not do parts begins at the beginning
+            if start != file.tell():  # a server without range support starts from the beginning
                 file.truncate(start)
                 file.seek(start)
             try:
@@ -128,7 +128,7 @@ class HttpFiles:
                     progress(file.tell(), total)
                 if total is None or file.tell() == total:
                     return
-                raise GitlabError(f"could not {what}: only {file.tell():,} of {total:,} bytes came")
+                raise GitlabError(f"could not {what}: only {file.tell():,} of {total:,} bytes arrived")
             except GitlabError:
                 failures = 0 if file.tell() > most else failures + 1
                 most = max(most, file.tell())
@@ -138,11 +138,11 @@ class HttpFiles:
             response = self._get(path, what, file.tell(), validator)
 
     def _get_whole(self, path: str) -> "Response":
-        """Ask for a whole file, as a part of it if the server does parts."""
+        """Request a whole file, as a range if the server supports ranges."""
         try:
             return self._get(path, f"download {path!r}", start=0)
         except GitlabError as error:
-            if error.status != 416:  # an empty file has no part
+            if error.status != 416:  # an empty file has no range
                 raise
         return self._get(path, f"download {path!r}")
 
@@ -170,7 +170,7 @@ class HttpFiles:
 
 
 class _ProgressReader:
-    """A file that tells how far it was read; its length lets it go out in one piece with a known size."""
+    """A file that reports how far it was read; its length lets it be sent in one piece with a known size."""
 
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
         self._file, self._progress = file, progress
@@ -195,7 +195,7 @@ class _ProgressReader:
 def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BufferedRandom]:
     """Open what has arrived of a file so far, at its end; locked, because two processes must not append to one file.
 
-    It stays after a failure only if its content can be recognised later.
+    It stays after a failure only if its content can be recognized later.
     """
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     part = target.with_name(f".{target.name[:100]}.{mark}.part")
@@ -218,12 +218,12 @@ def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BufferedR
                 message = f"{error}\n{file.tell():,} bytes are kept beside the target: the same command resumes there"
                 raise GitlabError(message, error.status, error.code) from error
             if isinstance(error, OSError) and error.filename is None:
-                error.filename = str(target)  # a write says only that the disk is full, not which
+                error.filename = str(target)  # a write error says only that the disk is full, not which
             raise
 
 
 def _read_total(response: "Response") -> int | None:
-    """Return the size of the whole file, None if the server does not say."""
+    """Return the size of the whole file; None if the server does not say."""
     if response.status_code == 206:
         return _read_range(response)[1]
     length = response.headers.get("Content-Length")
@@ -233,12 +233,12 @@ def _read_total(response: "Response") -> int | None:
 def _read_range(response: "Response") -> tuple[int, int | None]:
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
     if found is None:
-        raise GitlabError("a part of a file came without a word about which part it is.\nhint: is there a proxy?")
+        raise GitlabError("a part of a file arrived without saying which part it is.\nhint: is there a proxy?")
     return int(found[1]), None if found[2] == "*" else int(found[2])
 
 
 def _read_validator(response: "Response") -> str | None:
-    """Return what tells this content from another of the same name; None if the server has none, or does no parts."""
+    """Return what identifies this content; None if the server has no such thing or does not support ranges."""
     if response.status_code != 206:
         return None
     return response.headers.get("ETag") or response.headers.get("Last-Modified")
@@ -304,8 +304,8 @@ def _explain_store_errors(scheme: str) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise GitlabError(
-            f"the {scheme or 'file'} store of the registry did not do what it was asked: {text}\n"
-            "hint: this store takes credentials of its own, as MLflow's documentation describes"
+            f"the {scheme or 'file'} store of the registry failed: {text}\n"
+            "hint: this store needs its own credentials, as MLflow's documentation describes"
         ) from error
 
 

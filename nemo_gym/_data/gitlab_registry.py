@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry of datasets in two flavours, GitLab and plain MLflow: they differ in how a version is made and found.
+"""A registry of datasets, GitLab or plain MLflow: they differ in how a version is created and found.
 
 A dataset is a registered model, one of its versions carries `x.x.x` in the tag `gitlab.version`, and the files of that
-version are the artifacts of its run. How the files travel is in `gitlab_files.py`.
+version are the artifacts of its run. `gitlab_files.py` transfers the files.
 """
 
 import logging
@@ -36,7 +36,7 @@ class StoredVersion:
     folder: str
     """A URI: of the registry itself (http, mlflow-artifacts) or of a store that it only points to."""
     checksums: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of its files by their path, as far as it was noted on upload."""
+    """SHA-256 of its files by path, if noted on upload."""
 
     def __str__(self) -> str:
         return f"version {self.version} of {self.dataset!r}"
@@ -44,20 +44,20 @@ class StoredVersion:
 
 @contextmanager
 def open_registry(settings: RegistrySettings) -> Iterator["DatasetRegistry"]:
-    """Open the registry that the settings name, in its flavour."""
+    """Open the registry that the settings name, as the right kind."""
     with closing(Api(settings)) as api:
         yield GitlabRegistry(api) if settings.is_gitlab else MlflowRegistry(api)
 
 
 class DatasetRegistry(ABC):
-    """What uploading, downloading and deleting need of a registry, and what both flavours do alike."""
+    """What uploading, downloading and deleting need from a registry, and what both kinds have in common."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
 
     @abstractmethod
     def versions(self, dataset: str) -> list[str]:
-        """Return the versions of a dataset, as far as the registry lists them."""
+        """Return the versions of a dataset that the registry lists."""
 
     @abstractmethod
     def find(self, dataset: str, version: str) -> StoredVersion | None: ...
@@ -66,18 +66,18 @@ class DatasetRegistry(ABC):
     def new_version(
         self, dataset: str, version: str, notice: Callable[[str], None], *, is_new: bool
     ) -> AbstractContextManager[StoredVersion]:
-        """Open a new version for a block that puts its files in place; if that fails, nothing of it stays.
+        """Open a new version for a block that puts its files in place; if the block fails, nothing of it stays.
 
-        `is_new`: the dataset does not exist yet either.
+        `is_new` means that the dataset does not exist yet either.
         """
 
     def has(self, dataset: str) -> bool:
         found = self._find("registered-models/get", f"look up the dataset {dataset!r}", name=dataset)
-        # A registry on a database that ignores case finds `My_Set` where there is only `my_set`.
+        # A registry on a case-insensitive database finds `My_Set` where there is only `my_set`.
         return found is not None and found["registered_model"]["name"] == dataset
 
     def find_namesakes(self, dataset: str) -> list[str]:
-        """Return the datasets whose names differ from this one in upper and lower case only."""
+        """Return the datasets whose names differ from this one only in case."""
         found = self._list("registered-models/search", "list the datasets", **self._name_filter(dataset))
         return sorted(one["name"] for one in found if one["name"].lower() == dataset.lower() and one["name"] != dataset)
 
@@ -97,13 +97,13 @@ class DatasetRegistry(ABC):
         try:
             self.api.call("POST", "runs/set-tag", f"note the checksum of {path!r}", **tag)
         except GitlabError as error:
-            LOG.info("no checksum is kept beside %s: %s", stored, error)
+            LOG.info("no checksum is stored with %s: %s", stored, error)
 
     def delete(self, dataset: str) -> None:
         self.api.call("DELETE", "registered-models/delete", f"delete the dataset {dataset!r}", name=dataset)
 
     def _name_filter(self, like: str) -> dict[str, str]:
-        """Return what narrows a search down to names like this one, if the registry can do that."""
+        """Return a filter for names like this one, if the registry supports that."""
         return {}
 
     def _list(self, endpoint: str, what: str, **fields: Any) -> Iterator[dict[str, Any]]:
@@ -143,10 +143,10 @@ class DatasetRegistry(ABC):
 
 
 class GitlabRegistry(DatasetRegistry):
-    """GitLab: versions are found by their number, and to make one is to make its run and the place of its files."""
+    """GitLab: versions are found by their number, and creating one also creates its run and the place for its files."""
 
     def find_namesakes(self, dataset: str) -> list[str]:
-        with suppress(GitlabError):  # older GitLab cannot list models; not to know of others is no failure
+        with suppress(GitlabError):  # older GitLab cannot list models; not knowing of others is not a failure
             return super().find_namesakes(dataset)
         return []
 
@@ -171,7 +171,7 @@ class GitlabRegistry(DatasetRegistry):
             has_version = True
             yield self._load_version(dataset, version, made["model_version"]["run_id"])
         except BaseException:
-            what = f"take back version {version} of {dataset!r}"
+            what = f"undo version {version} of {dataset!r}"
             try:
                 if is_new:
                     self.delete(dataset)
@@ -179,14 +179,14 @@ class GitlabRegistry(DatasetRegistry):
                     self.api.call("DELETE", "model-versions/delete", what, name=dataset, version=version)
             except GitlabError as error:
                 notice(
-                    f"{error}\nit is left in the registry without its file: upload to it again, "
-                    "or delete it on the page of the model registry"
+                    f"{error}\nit remains in the registry without its file: upload to it again, "
+                    "or delete it on the model registry page"
                 )
             raise
 
 
 class MlflowRegistry(DatasetRegistry):
-    """Plain MLflow: versions are counted, so that ours is a tag; a version is made of a run that holds the files."""
+    """Plain MLflow: it numbers versions itself, so ours is a tag; a version is made from a run that holds the files."""
 
     def versions(self, dataset: str) -> list[str]:
         return [number for one in self._list_versions(dataset) if (number := _read_tags(one).get(VERSION_TAG))]
@@ -223,11 +223,11 @@ class MlflowRegistry(DatasetRegistry):
                     super().delete(dataset)
                 self._discard(stored, [""])
             except GitlabError as error:
-                notice(f"{error}\nrun {stored.run_id} is left in the registry, but no version refers to it")
+                notice(f"{error}\nrun {stored.run_id} remains in the registry, but no version refers to it")
             raise
 
     def delete(self, dataset: str) -> None:
-        """Delete the dataset, and the runs with the files that were uploaded, which MLflow keeps when a model goes."""
+        """Delete the dataset, and the runs with its files, which MLflow keeps when a model is deleted."""
         stored = [
             self._load_version(dataset, version, one["run_id"])
             for one in self._list_versions(dataset)
@@ -245,8 +245,8 @@ class MlflowRegistry(DatasetRegistry):
         return self._list("model-versions/search", f"list the versions of {dataset!r}", filter=wanted)
 
     def _find_experiment(self, dataset: str) -> str:
-        """Return the experiment that the files of a dataset belong to; it is made if there is none."""
-        name = f"[model]{dataset}"  # as GitLab calls the experiment that belongs to a model
+        """Return the experiment that the files of a dataset belong to, creating it if needed."""
+        name = f"[model]{dataset}"  # GitLab's name for the experiment of a model
         what = f"find a place for the files of {dataset!r}"
         found = self._find("experiments/get-by-name", what, experiment_name=name)
         if found is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Hugging Face Hub as the data tools see it: a client, names, and its errors as sentences that say what to do.
+"""The Hugging Face Hub as the data tools see it: a client, names, and readable errors that say what to do.
 
-What is asked of it is in `hub_upload.py` and `hub_download.py`. Nothing here is loaded before the Hub is needed.
+`hub_upload.py` and `hub_download.py` make the requests. Nothing is loaded before the Hub is needed.
 """
 
 import time
@@ -25,21 +25,21 @@ DATASET: Final = "dataset"
 ATTEMPTS = 3
 PAUSE_S = 1.0
 T = TypeVar("T")
-_TOKEN_HINT = "a token is made at https://huggingface.co/settings/tokens and put into env.yaml as `hf_token`"
+_TOKEN_HINT = "create a token at https://huggingface.co/settings/tokens and put it into env.yaml as `hf_token`"
 _SERVERS = "resources_servers"
 
 
 class HubError(GymError):
-    """The Hugging Face Hub cannot be reached, or does not do what it was asked."""
+    """The Hugging Face Hub cannot be reached, or refuses a request."""
 
 
 @dataclass(frozen=True)
 class Hub:
-    """Whom to ask and as whom. Without a token, that of `hf auth login`, if there is one; public datasets need none."""
+    """The Hub and the token to use. The default is the token of `hf auth login`; public datasets need none."""
 
     token: str | None = field(default=None, repr=False)
     endpoint: str | None = None
-    """None: the public Hub, or what the client library is set to use instead."""
+    """None: the public Hub, or what the client library is configured to use."""
 
     @cached_property
     def api(self) -> "HfApi":
@@ -49,7 +49,7 @@ class Hub:
         return HfApi(endpoint=self.endpoint, token=self.token or None, library_name="nemo-gym")
 
     def dataset(self, repo_id: str, revision: str | None = None) -> "DatasetInfo":
-        """Return what the Hub knows of a dataset, at a revision."""
+        """Return what the Hub knows about a dataset, at a revision."""
 
         def ask() -> "DatasetInfo":
             at = f" at revision {revision!r}" if revision else ""
@@ -63,7 +63,7 @@ class Hub:
 
 
 def require_client() -> None:
-    """Raise HubError that names the extra if the client library is not installed."""
+    """Raise HubError, naming the extra, if the client library is not installed."""
     try:
         import huggingface_hub  # noqa: F401
     except ImportError as error:
@@ -75,11 +75,11 @@ def require_client() -> None:
 
 @contextmanager
 def explain_errors(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong between us and the Hub in this block into a HubError: could not `what`, and why."""
+    """Turn whatever goes wrong with the Hub in this block into a HubError: could not `what`, and why."""
     require_client()
     from huggingface_hub.errors import HfHubHTTPError
 
-    # Whichever HTTP library this version of the client is built on: its errors and those of the client have one base.
+    # Works for any HTTP library under the client: its errors and the client's share a base class.
     kinds: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, OSError, RuntimeError, ValueError)
     try:
         yield
@@ -92,19 +92,19 @@ def explain_errors(what: str) -> Iterator[None]:
 
 
 def retry(ask: Callable[[], T]) -> T:
-    """Return the answer to a question; ask again a few times if it got lost or the Hub is out of order."""
+    """Return the result of `ask`; retry a few times if the request got lost or the Hub is failing."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return ask()
         except HubError as error:
-            if attempt == ATTEMPTS or not is_passing(error):
+            if attempt == ATTEMPTS or not is_temporary(error):
                 raise
             time.sleep(PAUSE_S)
     raise AssertionError("unreachable")
 
 
-def is_passing(error: HubError) -> bool:
-    """Return whether an error may be gone a moment later: no connection, or a Hub that is out of order."""
+def is_temporary(error: HubError) -> bool:
+    """Return whether an error may be temporary: no connection, or a Hub that is failing."""
     if error.__cause__ is None or isinstance(error.__cause__, (ImportError, ValueError)):
         return False
     status = status_of(error)
@@ -112,7 +112,7 @@ def is_passing(error: HubError) -> bool:
 
 
 def is_local(error: BaseException) -> bool:
-    """Return whether this machine refused something: a full disk, a folder that may not be written to."""
+    """Return whether this machine is the cause: a full disk, a read-only folder."""
     from huggingface_hub.errors import HfHubHTTPError
 
     return (
@@ -131,7 +131,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _find_root(error: BaseException) -> BaseException:
-    """Return the error of the client library, which may be wrapped, by us or by the library, in a less telling one."""
+    """Return the client library's error, which we or the library may have wrapped in a less specific one."""
     from huggingface_hub.errors import HfHubHTTPError
 
     cause: BaseException | None = error
@@ -153,7 +153,7 @@ def _explain(error: BaseException) -> str:
     )
 
     if isinstance(error, GatedRepoError):
-        return f"access to it has to be granted first.\nhint: accept its conditions on its page; {_TOKEN_HINT}"
+        return f"access to it must be granted first.\nhint: accept its conditions on its page; {_TOKEN_HINT}"
     if isinstance(error, RepositoryNotFoundError):
         return (
             "there is no such repository, or it is private and this token may not see it.\n"
@@ -164,14 +164,14 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, EntryNotFoundError):
         return "the repository has no such file"
     if isinstance(error, OfflineModeIsEnabled):
-        return "the client is told to stay offline.\nhint: unset HF_HUB_OFFLINE"
+        return "the client is configured to stay offline.\nhint: unset HF_HUB_OFFLINE"
     if isinstance(error, HfHubHTTPError):
         return _explain_refusal(error.response.status_code, error.server_message or "")
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ValueError):
         return text
     if "xet" in text.lower():
-        return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 where the Hub is one that has no Xet storage"
+        return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 if this Hub has no Xet storage"
     return f"the connection failed ({text}).\nhint: check the network and HF_ENDPOINT, then run the command again"
 
 
@@ -181,13 +181,13 @@ def _explain_refusal(status: int, message: str) -> str:
         return f"the Hub does not accept the token: 401{said}.\nhint: {_TOKEN_HINT}; public datasets need none"
     if status == 403:
         return (
-            f"this token has no right to it: 403{said}.\n"
+            f"this token lacks permission: 403{said}.\n"
             "hint: use a token that may write, or let the upload open a pull request with --create-pr"
         )
     if status == 429:
         return f"too many requests: 429{said}.\nhint: wait a while; with a token the limits are higher"
     if status >= 500:
-        return f"the Hub is out of order: {status}{said}.\nhint: try again later"
+        return f"the Hub is failing: {status}{said}.\nhint: try again later"
     return f"the Hub answered {status}{said}"
 
 
@@ -202,7 +202,7 @@ def make_collection_name(organization: str, title: str, slug: str) -> str:
 
 
 def name_server(config_path: str) -> str:
-    """Return the server that a config belongs to: `a` of `resources_servers/a/configs/b.yaml`, wherever it lies."""
+    """Return the server that a config belongs to: `a` of `resources_servers/a/configs/b.yaml`, in any folder."""
     parts = Path(config_path).parts
     if _SERVERS in parts[:-1]:
         return parts[len(parts) - parts[::-1].index(_SERVERS)]
@@ -210,7 +210,7 @@ def name_server(config_path: str) -> str:
 
 
 def find_domain(config_path: Path) -> str:
-    """Return the domain of the first resources server in a config that has one, in lower case; empty if none has."""
+    """Return the lowercase domain of the first resources server in a config that has one; empty if none has."""
     plain: Any = OmegaConf.to_container(load_file(config_path).config, resolve=False)
     for instance in plain.values():
         servers = instance.get(_SERVERS) if isinstance(instance, dict) else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets from the Hugging Face Hub: a raw file as it is, or a split as JSONL.
+"""Download datasets from the Hugging Face Hub: a raw file unchanged, or a split as JSONL.
 
-A file appears whole, with the checksum the Hub gives for it, or not at all. What was received before a connection broke
-or the process died is kept beside the target, and the next call goes on from there.
+A file appears complete, with the checksum the Hub gives for it, or not at all. What was received before a connection
+broke or the process died is kept beside the target, and the next call resumes from there.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from nemo_gym._data.hub import (
     Hub,
     HubError,
     explain_errors,
-    is_passing,
+    is_temporary,
     require_client,
     retry,
 )
@@ -47,7 +47,7 @@ class RemoteFile:
     url: str
     size_bytes: int | None
     checksum: str
-    """SHA-256 of a large file, else the id that git gives its content."""
+    """SHA-256 of a large file, else git's id of its content."""
 
     def __str__(self) -> str:
         return f"{self.path!r} of {self.repo_id!r}"
@@ -57,7 +57,7 @@ def fetch_dataset(hub: Hub, dataset: DatasetConfig, target: Path) -> Path:
     """Download a dataset of a config: the raw file that its source names, or the split of its type."""
     source = dataset.huggingface_identifier
     if source is None:
-        raise HubError(f"dataset {dataset.name!r} names no source on the Hugging Face Hub")
+        raise HubError(f"dataset {dataset.name!r} has no source on the Hugging Face Hub")
     if source.artifact_fpath:
         return download_artifact(hub, source.repo_id, source.artifact_fpath, target)
     download_split(hub, source.repo_id, dataset.type, target)
@@ -78,7 +78,7 @@ def download_split(hub: Hub, repo_id: str, split: str, target: Path, revision: s
     if split not in splits:
         raise HubError(
             f"the dataset {repo_id!r} has no split {split!r}. {did_you_mean(split, splits)}\n"
-            "hint: raw files are downloaded by their name, with --artifact"
+            "hint: download raw files by name, with --artifact"
         )
     return _write_split(hub, repo_id, commit, splits[split], target)
 
@@ -97,7 +97,7 @@ def download_splits(
 
 
 def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[str, dict[str, list[str]]]:
-    """Return the commit of a revision and the files of each split there; HubError if there are no data files."""
+    """Return the commit of a revision and the files of each split there; raise HubError if there are no data files."""
     commit = hub.dataset(repo_id, revision).sha or ""
     paths = _list_paths(hub, repo_id, commit)
     card = ""
@@ -112,14 +112,14 @@ def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[st
     if not splits:
         others = [path for path in paths if not path.startswith(".") and path != _README]
         raise HubError(
-            f"the dataset {repo_id!r} has no data files of a known kind (jsonl, json, csv, tsv, parquet).\n"
+            f"the dataset {repo_id!r} has no data files of a known type (jsonl, json, csv, tsv, parquet).\n"
             f"its files: {', '.join(others) or 'none'}"
         )
     return commit, splits
 
 
 def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> RemoteFile:
-    """Return where a file is and what it should hold; HubError with the closest names if there is none."""
+    """Return where a file is and what it should hold; raise HubError with the closest names if there is none."""
     require_client()
     from huggingface_hub import hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError
@@ -141,12 +141,12 @@ def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> Re
         known = filter(is_data_file, _list_paths(hub, repo_id, revision))
         raise HubError(
             f"the dataset {repo_id!r} has no file {path!r}. {did_you_mean(path, known)}".rstrip()
-            + "\nhint: the path of a file is as on the page of the dataset; case matters"
+            + "\nhint: give the path as shown on the dataset's page; case matters"
         ) from error
 
 
 def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
-    """Append what `file` lacks of a remote file to it; a connection that breaks is resumed a few times."""
+    """Append what `file` lacks of a remote file; resume a broken connection a few times."""
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils._headers import build_hf_headers
 
@@ -167,7 +167,7 @@ def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
             return
         except HubError as error:
             failures = 0 if file.tell() > had else failures + 1
-            if failures >= ATTEMPTS or not is_passing(error):
+            if failures >= ATTEMPTS or not is_temporary(error):
                 raise
             time.sleep(PAUSE_S)
 
@@ -191,7 +191,7 @@ def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
 
 @contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """Open a folder beside the target for what was received so far; it is removed once the target is there."""
+    """Open a folder beside the target for what was received so far; it is removed once the target exists."""
     if target.is_dir():
         raise HubError(f"{str(target)!r} is a folder.\nhint: name a file, or give the folder as --output-dir")
     folder = target.with_name(f".{target.name[:100]}.download")
@@ -209,7 +209,7 @@ def _workspace(target: Path) -> Iterator[Path]:
             if not any(folder.glob("*.part")) and not any(folder.glob("*.whole")):
                 shutil.rmtree(folder)
             elif isinstance(error, HubError):
-                raise HubError(f"{error}\nwhat was received is kept; the same command goes on from there") from error
+                raise HubError(f"{error}\nwhat was received is kept; the same command resumes from there") from error
             raise
         shutil.rmtree(folder)
 
@@ -241,13 +241,13 @@ def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
         part.unlink()
         raise HubError(
             f"{remote} arrived damaged: its checksum is {actual}, the Hub says {remote.checksum}.\n"
-            "hint: download it again; if it stays so, a proxy on the way may change files"
+            "hint: download it again; if that does not help, a proxy may be changing files"
         )
     return part.rename(whole)
 
 
 def compute_checksum(file: BinaryIO, like: str) -> str:
-    """Return the checksum of a file in the manner of `like`: SHA-256, or git's id of a blob; else `like` itself."""
+    """Return a file's checksum of the same type as `like`: SHA-256, or git's id of a blob; else `like` itself."""
     if len(like) == 64:
         digest = hashlib.sha256()
     elif len(like) == 40:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data files of the kinds that dataset repositories hold, as JSONL: jsonl, json, csv, tsv and parquet.
+"""Convert the data files of dataset repositories to JSONL: jsonl, json, csv, tsv and parquet.
 
-Rows of JSONL are handed on as they are, byte by byte, once they are seen to be objects. Values that JSON does not have
-become text: dates as ISO 8601, decimals as they are written, bytes as base64.
+Rows of JSONL are passed on byte by byte once they are known to be objects. Values that JSON does not have become text:
+dates as ISO 8601, decimals as written, bytes as base64.
 """
 
 import base64
@@ -36,7 +36,7 @@ _KINDS = {
 }
 _COMPRESSIONS = {".gz": ("jsonl", "json", "csv", "tsv"), ".zst": ("jsonl",), ".zstd": ("jsonl",)}
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-# No more digits than a float holds, and no leading zeros: those are names, such as a postcode.
+# No more digits than a float holds, and no leading zeros: those are identifiers, such as postal codes.
 _FLOAT = re.compile(r"-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _READINGS: tuple[Callable[[str], Any], ...] = (
@@ -48,7 +48,7 @@ _READINGS: tuple[Callable[[str], Any], ...] = (
 
 
 def read_kind(path: str) -> str | None:
-    """Return the kind of a data file by its name: jsonl, json, csv, tsv or parquet; None for any other file."""
+    """Return the type of a data file by its name: jsonl, json, csv, tsv or parquet; None for any other file."""
     name = PurePosixPath(path.lower())
     compressed = _COMPRESSIONS.get(name.suffix)
     kind = _KINDS.get(name.with_suffix("").suffix if compressed else name.suffix)
@@ -56,7 +56,7 @@ def read_kind(path: str) -> str | None:
 
 
 def write_jsonl(files: Sequence[tuple[str, Path]], target: Path) -> int:
-    """Write the rows of `files` (name in the repository, path here) into one file; return how many there are."""
+    """Write the rows of `files` (name in the repository, local path) into one file; return how many there are."""
     count = 0
     with atomic_writer(target) as output:
         for name, path in files:
@@ -67,7 +67,7 @@ def write_jsonl(files: Sequence[tuple[str, Path]], target: Path) -> int:
 
 
 def iter_json_lines(name: str, path: Path) -> Iterator[bytes]:
-    """Yield the rows of a data file as lines of JSON; DataFileError or JsonlError names what cannot be read."""
+    """Yield the rows of a data file as lines of JSON; raise DataFileError or JsonlError for what cannot be read."""
     kind = read_kind(name)
     if kind == "parquet":
         return _encode_rows(_read_parquet(name, path))
@@ -97,7 +97,7 @@ def _read_json_lines(name: str, path: Path) -> Iterator[bytes]:
 
 
 def _is_one_value(path: Path) -> bool:
-    """Return whether a .json file is a list, or an object over several lines, rather than an object a line."""
+    """Return whether a .json file is a list or one multi-line object, rather than one object per line."""
     first = next((raw for _, raw in read_raw_rows(path)), b"")
     try:
         return not isinstance(orjson.loads(first), dict)
@@ -114,7 +114,7 @@ def _read_json(name: str, path: Path) -> Iterator[dict[str, Any]]:
     rows = [content] if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataFileError(
-            f"{name}: a list of objects is expected.\nhint: download the file as it is, with --artifact"
+            f"{name}: a list of objects is expected.\nhint: download the file unchanged, with --artifact"
         )
     yield from rows
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files of a dataset repository make up which split, by the conventions of the Hugging Face Hub.
 
-What the card of the dataset (the YAML on top of README.md) says under `configs` counts first. Else names decide: shards
+`configs` in the dataset's card (the YAML at the top of README.md) takes precedence. Otherwise names decide: shards
 `data/train-00000-of-00002.parquet`, then a word in file names, then one in folder names; else every file is `train`.
 
-Whoever made the dataset wrote its card, so nothing here may take long, whatever it says. Scalars stay texts: numbers,
-dates and merges of YAML have pitfalls of their own.
+The card is untrusted, so nothing here may take long, whatever it says. Scalars stay texts: YAML's numbers, dates and
+merges have pitfalls of their own.
 """
 
 import fnmatch
@@ -25,29 +25,29 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _SHARD = re.compile(r"(?:^|.*/)data/(?P<split>\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]+")
-# Words stand apart from others by anything that is no letter: train_1.jsonl, my-train.jsonl, but not trainer.jsonl.
+# Words are delimited by anything but letters: train_1.jsonl, my-train.jsonl, but not trainer.jsonl.
 _NO_LETTER = r"[-._ 0-9]"
 Pattern = tuple[str, str]
 """A split, and the pattern of its files."""
 _LONGEST_CARD = 1 << 19
 _MOST_PATTERNS = 10_000
 _LONGEST_PATTERN = 1024
-# Every pattern with a wildcard is compared with every file: about a microsecond each.
+# Every wildcard pattern is compared with every file: about a microsecond each.
 _MOST_COMPARISONS = 10_000_000
 _LONGEST_NAME = 100
-_BY_NAME_HINT = "hint: download the files that you need by their names, with --artifact"
+_BY_NAME_HINT = "hint: download the files you need by name, with --artifact"
 _WILDCARD = re.compile(r"[*?[]")
 _MOST_QUOTED = 80
 
 
 def is_data_file(path: str) -> bool:
-    """Return whether rows can be read from a file of this name; hidden files are no data."""
+    """Return whether rows can be read from a file of this name; hidden files are not data."""
     hidden = any(part.startswith((".", "__")) for part in PurePosixPath(path).parts)
     return not hidden and read_kind(path) is not None
 
 
 def assign_splits(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
-    """Return the files of every split, in order; HubError if the card leaves open which, or names a split badly."""
+    """Return the files of every split, in order; raise HubError if the card is ambiguous or has a bad split name."""
     config = find_config(repo_id, card)
     given = config.get("data_dir")
     folder = given.strip("/") if isinstance(given, str) else ""
@@ -99,7 +99,7 @@ def explain_bad_card(repo_id: str, problem: str) -> HubError:
 
 
 def find_config(repo_id: str, card: str) -> Mapping[str, Any]:
-    """Return the one configuration of a card that is meant when none is named; an empty one if it has none."""
+    """Return the configuration that a card means by default; an empty one if it has none."""
     header = _load_header(repo_id, card)
     configs = header.get("configs") if isinstance(header, dict) else None
     known = [one for one in configs if isinstance(one, dict)] if isinstance(configs, list) else []
@@ -114,7 +114,7 @@ def find_config(repo_id: str, card: str) -> Mapping[str, Any]:
 
 
 def read_patterns(repo_id: str, data_files: Any) -> list[Pattern]:
-    """Return split and pattern of every entry of `data_files`, in any of the forms that a card may have."""
+    """Return the split and pattern of every entry of `data_files`, in any form that a card may have."""
     patterns = list[Pattern]()
     for split, pattern in _entries(data_files):
         if len(patterns) == _MOST_PATTERNS:
@@ -125,18 +125,18 @@ def read_patterns(repo_id: str, data_files: Any) -> list[Pattern]:
 
 
 def require_split_name(repo_id: str, name: str) -> str:
-    """Return `name`; HubError unless it can be the name of a file in any folder."""
+    """Return `name`; raise HubError unless it can be the name of a file in any folder."""
     is_plain = name.isprintable() and not name.startswith(".") and not any(sign in name for sign in "/\\")
     if is_plain and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME:
         return name
     raise HubError(
-        f"the dataset {repo_id!r} names a split {name[:_MOST_QUOTED]!r}, which is no name for a file: it must have at "
-        f"most {_LONGEST_NAME} characters, no separators or control characters, and no dot in front.\n{_BY_NAME_HINT}"
+        f"the dataset {repo_id!r} names a split {name[:_MOST_QUOTED]!r}, which cannot name a file: it must have at "
+        f"most {_LONGEST_NAME} characters, no separators or control characters, and no leading dot.\n{_BY_NAME_HINT}"
     )
 
 
 def match_files(repo_id: str, patterns: Sequence[Pattern], paths: Sequence[str]) -> Iterator[tuple[Pattern, list[str]]]:
-    """Yield every pattern with the `paths` that it matches, in their order."""
+    """Yield every pattern with the `paths` that it matches, in order."""
     n_wild = sum(1 for _, pattern in patterns if _WILDCARD.search(pattern))
     if n_wild * len(paths) > _MOST_COMPARISONS:
         raise explain_bad_card(repo_id, f"names {n_wild:,} patterns with wildcards, too many for {len(paths):,} files")
@@ -150,11 +150,11 @@ def match_files(repo_id: str, patterns: Sequence[Pattern], paths: Sequence[str])
 
 
 def compile_pattern(pattern: str) -> Callable[[Sequence[str]], bool]:
-    """Return what tells whether the parts of a path match: `*` stays in its folder, `**` stands for any folders.
+    """Return a function that matches the parts of a path: `*` stays in its folder, `**` stands for any folders.
 
-    In time that grows with the product of both lengths at most: of several `**` only the last is ever tried again.
+    Its time grows at most with the product of both lengths: of several `**`, only the last one is ever retried.
     """
-    # Beside other signs, `**` ends one part and begins another with any folders in between, or is a `*`.
+    # Next to other characters, `**` ends one part and begins another with any folders in between, or acts as `*`.
     readings = (pattern, re.sub(r"(?<=[^/*])\*\*+(?=[^/*])", "*", pattern))
     apart = [re.sub(r"(?<=[^/*])\*\*+", "*/**", re.sub(r"\*\*+(?=[^/*])", "**/*", one)) for one in readings]
     variants = [_compile_parts(text) for text in dict.fromkeys(apart)]
@@ -185,7 +185,7 @@ def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str
             at, part = at + 1, part + 1
         elif retry is None:
             return False
-        else:  # the last `**` takes one more part
+        else:  # let the last `**` take one more part
             at, part = retry = retry[0], retry[1] + 1
     return all(matcher is None for matcher in pattern[at:])
 

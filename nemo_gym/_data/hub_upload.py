@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JSONL file to the Hugging Face Hub: all is looked at before anything is changed, and what is there afterwards is
-compared with the file. A repository that was made for an upload that then fails is taken away again.
+"""Upload a JSONL file to the Hugging Face Hub: check everything before changing anything, and compare the result with
+the file. A repository created for an upload that then fails is removed again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _MADE_BY_THE_HUB = frozenset({".gitattributes"})
 
 @dataclass(frozen=True)
 class HubUpload:
-    """What is to be uploaded, where to, and how the commit is described."""
+    """What to upload, where, and how to describe the commit."""
 
     path: Path
     repo_id: str
@@ -36,7 +36,7 @@ class HubUpload:
     split: str = "train"
     create_pr: bool = False
     revision: str | None = None
-    """The branch to commit to; None: main."""
+    """The branch to commit to; None means main."""
     commit_message: str | None = None
     commit_description: str | None = None
 
@@ -47,7 +47,7 @@ class HubUpload:
 
 @dataclass(frozen=True)
 class Destination:
-    """What there is on the Hub before an upload."""
+    """What is on the Hub before an upload."""
 
     exists: bool
     branch: str
@@ -55,7 +55,7 @@ class Destination:
     file: "RepoFile | None" = None
     """The file that the upload would replace."""
     is_same: bool = False
-    """Whether that file has the content of the upload already."""
+    """Whether that file already has the content of the upload."""
     remarks: tuple[str, ...] = ()
 
 
@@ -69,11 +69,11 @@ class Uploaded:
     url: str
     pull_request: str | None = None
     is_changed: bool = True
-    """False: the Hub had the same file already."""
+    """False: the Hub already had the same file."""
 
 
 def check_rows(path: Path) -> int:
-    """Return how many rows a training set has; OffendingRows names each row that lacks a required field."""
+    """Return how many rows a training set has; raise OffendingRows naming each row that lacks a required field."""
     offending, count = Offending(path), 0
     for count, (number, raw) in enumerate(read_raw_rows(path), 1):  # noqa: B007
         try:
@@ -92,7 +92,7 @@ def check_rows(path: Path) -> int:
 
 
 def inspect(hub: Hub, wanted: HubUpload) -> Destination:
-    """Return what an upload would meet; OffendingRows or HubError if it cannot succeed. Nothing is changed."""
+    """Return what an upload would find; raise OffendingRows or HubError if it cannot succeed. Nothing is changed."""
     require_client()
     if wanted.split == "train":
         check_rows(wanted.path)
@@ -109,7 +109,7 @@ def inspect(hub: Hub, wanted: HubUpload) -> Destination:
 def upload(
     hub: Hub, wanted: HubUpload, notice: Callable[[str], None] = LOG.info, *, show_progress: bool = False
 ) -> Uploaded:
-    """Check the rows, make the repository where there is none, commit the file, add it to the collection."""
+    """Check the rows, create the repository if needed, commit the file, add it to the collection."""
     there = inspect(hub, wanted)
     for remark in there.remarks:
         notice(remark)
@@ -125,7 +125,7 @@ def upload(
 
 
 def read_back(hub: Hub, uploaded: Uploaded, path: Path) -> None:
-    """Read the whole file from the Hub and compare it with `path`; HubError if it is another."""
+    """Read the whole file from the Hub and compare it with `path`; raise HubError if it differs."""
     remote = locate(hub, uploaded.repo_id, uploaded.path_in_repo, uploaded.commit)
     received = _Digest()
     receive(hub, remote, cast(BinaryIO, received))
@@ -171,7 +171,7 @@ def _is_in_collection(hub: Hub, wanted: HubUpload) -> bool:
 
 
 def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tuple[str, ...]]:
-    """Return the branch to commit to, or to open a pull request against, and what is to be said about it."""
+    """Return the branch to commit to, or to open a pull request against, and remarks about it."""
     if wanted.revision in (None, _MAIN):
         return _MAIN, ()
     branches = [_MAIN]
@@ -182,7 +182,7 @@ def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tupl
         return str(wanted.revision), ()
     if wanted.create_pr:
         remark = (
-            f"{wanted.repo_id!r} has no branch {wanted.revision!r}: the pull request, which has a branch of its own, "
+            f"{wanted.repo_id!r} has no branch {wanted.revision!r}: the pull request, which has its own branch, "
             f"is opened against {_MAIN!r}"
         )
         return _MAIN, (remark,)
@@ -202,7 +202,7 @@ def _find_file(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | 
 
 
 def _holds(file: "RepoFile", path: Path) -> bool:
-    """Return whether a file of the Hub has the content of the one at `path`."""
+    """Return whether a file on the Hub has the content of the one at `path`."""
     checksum = file.lfs.sha256 if file.lfs is not None else file.blob_id
     with path.open("rb") as local:
         return compute_checksum(local, checksum) == checksum
@@ -210,19 +210,19 @@ def _holds(file: "RepoFile", path: Path) -> bool:
 
 @contextmanager
 def _repository(hub: Hub, wanted: HubUpload, exists: bool) -> Iterator[None]:
-    """Make a repository for what the block does, if there is none; remove it again if the block fails."""
+    """Create a repository for the block if there is none; remove it again if the block fails."""
     is_new = not exists and _create(hub, wanted)
     try:
         yield
     except BaseException as error:
         if not is_new or _remove(hub, wanted.repo_id) or not isinstance(error, HubError):
             raise
-        raise HubError(f"{error}\nthe private repository {wanted.repo_id!r}, made for it, is left over") from error
+        raise HubError(f"{error}\nthe private repository {wanted.repo_id!r}, created for it, remains") from error
 
 
 @contextmanager
 def _progress_bars(*, shown: bool) -> Iterator[None]:
-    """Show the progress bars of the client or none: it shows some even where there is no terminal."""
+    """Show or hide the client's progress bars: by default it shows some even without a terminal."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if shown or are_progress_bars_disabled():
@@ -236,7 +236,7 @@ def _progress_bars(*, shown: bool) -> Iterator[None]:
 
 
 def _create(hub: Hub, wanted: HubUpload) -> bool:
-    """Make a private repository; False for those who may only open pull requests, which the commit will tell."""
+    """Create a private repository; return False if the token may only open pull requests: the commit will tell."""
     try:
         with explain_errors(f"make the dataset {wanted.repo_id!r}"):
             hub.api.create_repo(wanted.repo_id, repo_type=DATASET, private=True)
@@ -253,7 +253,7 @@ def _create(hub: Hub, wanted: HubUpload) -> bool:
 
 
 def _remove(hub: Hub, repo_id: str) -> bool:
-    """Take away a repository that nobody has put anything into; False if that did not succeed."""
+    """Remove a repository that nobody has put anything into; return False if that fails."""
     try:
         with explain_errors(f"remove {repo_id!r}"):
             if set(hub.api.list_repo_files(repo_id, repo_type=DATASET)) - _MADE_BY_THE_HUB:
@@ -294,11 +294,11 @@ def _add_to_collection(hub: Hub, wanted: HubUpload, notice: Callable[[str], None
         if status_of(error) == 403 and wanted.create_pr:
             notice(f"{wanted.repo_id!r} was not added to the collection {wanted.collection!r}: this token may not")
             return
-        raise HubError(f"the upload succeeded, but: {error}\nwhen run again, the upload is not repeated") from error
+        raise HubError(f"the upload succeeded, but: {error}\na second run does not repeat the upload") from error
 
 
 class _Digest(io.RawIOBase):
-    """A file that keeps only the checksum of what is written to it, one after the other."""
+    """A file that only keeps the checksum of what is written to it."""
 
     def __init__(self) -> None:
         self._sha256, self._size = hashlib.sha256(), 0
@@ -312,7 +312,7 @@ class _Digest(io.RawIOBase):
         return self._size
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go back to the beginning, which is all that a server that sends a file again asks for."""
+        """Go back to the beginning, which is all that is needed when a server sends a file again."""
         if offset or whence:
             raise io.UnsupportedOperation("a checksum can only be started again")
         self._sha256, self._size = hashlib.sha256(), 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a dataset as raw lines: plain, gzip or zstd, told apart by their first bytes, read as a stream.
+"""Read the rows of a dataset as raw lines, as a stream: plain, gzip or zstd, detected from the first bytes.
 
-What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
+The content of a line is not examined here, except for what no editor shows: byte order mark, line ends, blank lines.
 """
 
 import gzip
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER_BYTES = 1 << 20
-# Small, because a chunk of it may hold a hundred times as much.
+# Small, because it may expand a hundredfold when decompressed.
 _ZSTD_CHUNK_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -34,9 +34,9 @@ class DataFileError(GymError, OSError):
 def read_raw_rows(
     path: str | os.PathLike[str], start: int | None = None, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield line number (from 1) and content, without its line end, of the rows of `path`; blank lines are no rows.
+    """Yield the line number (from 1) and content, without its line end, of each row of `path`, skipping blank lines.
 
-    `start` and `end` cut the rows, counted from 0, as a slice does; nothing is read beyond the end.
+    `start` and `end` select rows, counted from 0, like a slice; nothing is read beyond the end.
     """
     try:
         with open(path, "rb", buffering=_BUFFER_BYTES) as file:
@@ -65,13 +65,13 @@ def read_raw_stream(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def strip_suffixes(path: Path) -> str:
-    """Return the name of a dataset file without its suffixes: `train` of `train.jsonl` and of `train.jsonl.gz`."""
+    """Return the name of a dataset file without its suffixes: `train` for `train.jsonl` and `train.jsonl.gz`."""
     return Path(path.stem).stem if path.suffix in _COMPRESSED_SUFFIXES else path.stem
 
 
 def _decompress(path: Path, file: BinaryIO) -> BinaryIO:
     head = file.read(len(_GZIP_MAGIC))
-    # The rest only of what may be zstd: a pipe may have nothing more to say for now.
+    # Read more only if it may be zstd: a pipe may have nothing more to deliver for now.
     if _ZSTD_MAGIC.startswith(head):
         head += file.read(len(_ZSTD_MAGIC) - len(head))
     whole: io.RawIOBase = _WithHead(head, file)
@@ -83,7 +83,7 @@ def _decompress(path: Path, file: BinaryIO) -> BinaryIO:
 
 
 class _WithHead(io.RawIOBase):
-    """A stream whose first bytes were taken to look at them, put together again: a pipe cannot be rewound."""
+    """A stream with its peeked first bytes put back: a pipe cannot be rewound."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head, self._rest = head, rest
@@ -100,7 +100,7 @@ class _WithHead(io.RawIOBase):
 
 
 class _ZstdStream(io.RawIOBase):
-    """The content of a zstd file of any number of frames. One that ends early is an error here, not a shorter file."""
+    """The content of a zstd file of any number of frames. One that ends early is an error, not a shorter file."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         try:
@@ -128,7 +128,7 @@ class _ZstdStream(io.RawIOBase):
         return count
 
     def _decompress(self) -> bool:
-        """Go on by one chunk; False at the end."""
+        """Decompress one more chunk; return False at the end."""
         self._compressed = self._compressed or self._file.read(_ZSTD_CHUNK_BYTES)
         if not self._compressed:
             if self._frame is not None:

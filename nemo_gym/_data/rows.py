@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a dataset, parsed and checked: their create params against the schema of a Responses request.
+"""Parse and check the rows of a dataset: their create params against the schema of a Responses request.
 
-Which rows of which files are bad and why is collected over all of them and told at once. Rows can also be given their
-prompt, from one file to another.
+Bad rows and their reasons are collected over all files and reported at once. Rows can also be given their prompt, from
+one file to another.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,18 +23,18 @@ from nemo_gym.errors import GymError
 
 Row = dict[str, Any]
 
-# Parts of an error's location that name a branch of a union rather than a field.
+# Parts of an error's location that name a union branch rather than a field.
 _BRANCHES = frozenset({"list", "refused"})
 _BRANCH_PREFIX = "NeMoGym"
 _ROW_HINT = "a row needs `responses_create_params`, a valid Responses request; other fields are free"
-# Far beyond what anybody reads, and little memory.
+# Far more than anyone reads, and little memory.
 _MOST_REASONS = 2_000
 _MOST_RANGES = 20_000
 _PROMPT_HINT = "a prompt fills `responses_create_params.input`: rows must have its fields, and no input yet"
 
 
 class BadRow(Exception):
-    """One row is bad, for reasons that others may share, with a detail of its own. Whoever reads rows catches it."""
+    """A bad row: reasons that others may share, and a detail of its own. Caught by whoever reads rows."""
 
     def __init__(self, reasons: tuple[str, ...], detail: str = "") -> None:
         super().__init__(reasons, detail)
@@ -42,7 +42,7 @@ class BadRow(Exception):
 
 
 def parse_row(raw: bytes) -> Row:
-    """Return the row on a line; BadRow if there is none."""
+    """Return the row on a line; raise BadRow if it is not one."""
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def parse_row(raw: bytes) -> Row:
 
 
 def fill_prompt(row: Row, prompt: Callable[[Row], Row]) -> Row:
-    """Return `row` with its prompt filled in; BadRow if `prompt` refuses it."""
+    """Return `row` with its prompt filled in; raise BadRow if `prompt` rejects it."""
     try:
         return prompt(row)
     except GymError as error:
@@ -69,7 +69,7 @@ class RowChecker:
         self._known = known
 
     def check(self, row: Mapping[str, Any]) -> Asked:
-        """Return the row's create params, taken apart; BadRow if they are no valid request."""
+        """Return the row's parsed create params; raise BadRow if they are not a valid request."""
         params = row.get(CREATE_PARAMS)
         if not isinstance(params, dict):
             problem = "not an object" if CREATE_PARAMS in row else "missing"
@@ -79,7 +79,7 @@ class RowChecker:
         if not settings.is_valid:
             _validate(params)
             settings.is_valid = True
-        # Fields are checked apart from each other: the settings were valid before, and plain messages always are.
+        # Fields are validated independently: these settings were valid before, and plain messages always are.
         elif messages is None and not isinstance(given, str):
             _validate({"input": given} if "input" in params else {})
         return settings, messages
@@ -95,14 +95,14 @@ def _validate(params: Row) -> None:
 
 
 def _name_place(place: tuple[int | str, ...]) -> str:
-    """Say where a value stands; item 7 of one row and item 9 of the next are the same place."""
+    """Return where a value is, without positions: item 7 of one row and item 9 of the next are the same place."""
     parts = ("*" if isinstance(part, int) else part for part in place)
     fields = (part for part in parts if part not in _BRANCHES and not part.startswith(_BRANCH_PREFIX))
     return ".".join([CREATE_PARAMS, *fields])
 
 
 class OffendingRows(GymError, ValueError):
-    """Rows of datasets are not what a dataset may hold."""
+    """Some dataset rows are not valid."""
 
 
 @dataclass
@@ -153,7 +153,7 @@ class Offending:
             lines.add(number)
 
     def describe(self) -> list[str]:
-        """Return `file: rows a–b: reason (field)`, a line per reason."""
+        """Return `file: rows a–b: reason (field)`, one line per reason."""
         told = [f"{self.path}: {lines}: {reason}{lines.detail}" for reason, lines in self._by_reason.items()]
         if self._other_reasons:
             told.append(f"{self.path}: {self._other_reasons} more rows for other reasons")
@@ -161,7 +161,7 @@ class Offending:
 
 
 def raise_if_offending(found: Iterable[Offending], hint: str = _ROW_HINT) -> None:
-    """Raise OffendingRows that lists all bad rows of all files, if there is one."""
+    """Raise OffendingRows listing all bad rows of all files, if there are any."""
     bad = [one for one in found if one]
     if not bad:
         return
@@ -171,7 +171,7 @@ def raise_if_offending(found: Iterable[Offending], hint: str = _ROW_HINT) -> Non
 
 
 def render_rows(source: Path, target: Path, prompt: Callable[[Row], Row]) -> int:
-    """Write every row of `source` with its prompt to `target`; OffendingRows, and no file, if one does not fit."""
+    """Write every row of `source` with its prompt to `target`; if one does not fit, raise OffendingRows."""
     if source.resolve() == target.resolve():
         raise DataFileError(f"{target} is the input itself.\nhint: choose another output")
     offending, count = Offending(source), 0

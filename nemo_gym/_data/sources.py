@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datasets of a config that are to be read: where they lie, what goes beside them, how missing ones are fetched.
+"""The datasets of a config to be read: where they are, what goes beside them, how missing ones are downloaded.
 
-How a registry is spoken to is not known here: there is a function for each, ours or one that is handed in.
+Registries are accessed through one function each, ours or one that is passed in.
 """
 
 import os
@@ -27,11 +27,11 @@ Fetch = Callable[[DatasetConfig, Path], Path]
 
 
 class MissingDatasets(GymError, FileNotFoundError):
-    """Files of datasets are missing."""
+    """Dataset files are missing."""
 
 
 class CannotFetch(GymError):
-    """A dataset is missing and cannot be fetched."""
+    """A dataset is missing and cannot be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Source:
     agent: str
     dataset: DatasetConfig | BenchmarkDatasetConfig
     path: Path
-    """Where the file is, or will be once it is fetched or prepared."""
+    """Where the file is, or will be once it is downloaded or prepared."""
     prompt: Callable[[Row], Row] | None = None
-    """Fills in a row's prompt; a GymError that it raises is a reason why the row is bad."""
+    """Fills in a row's prompt; if it raises a GymError, the row is bad."""
     prepare_command: str | None = None
-    """What writes the file on this machine, for those who have to be told."""
+    """The command that writes the file on this machine, for hints."""
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class Source:
         return self.dataset.end_idx if isinstance(self.dataset, DatasetConfig) else None
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return self.path.is_file()
 
     @property
@@ -80,8 +80,8 @@ class Source:
 
 
 def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym eval prepare") -> None:
-    """Raise MissingDatasets that lists every missing file and says how to get it."""
-    missing = [source for source in sources if not source.is_there]
+    """Raise MissingDatasets, listing every missing file and how to get it."""
+    missing = [source for source in sources if not source.exists]
     if not missing:
         return
     named = [f"  {source}{': is not prepared' if source.is_benchmark else ''}" for source in missing]
@@ -98,7 +98,7 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
 
 @dataclass(frozen=True)
 class Targets:
-    """The files that are written for one dataset."""
+    """The files written for one dataset."""
 
     prepared: Path
     metrics: Path
@@ -108,12 +108,12 @@ class Targets:
 
 
 def plan_targets(sources: Sequence[Source], output: Path) -> list[Targets]:
-    """Return where to write: beside each dataset, or in a folder of `output` where its own folder is read-only."""
+    """Return where to write: beside each dataset, or in a folder of `output` if its own folder is read-only."""
     wanted = Counter(_choose_stem(source) for source in sources)
     targets = []
     for source in sources:
         place = _choose_stem(source)
-        # Datasets may share a file: each gets files of its own, named after its agent too.
+        # Datasets may share a file: each gets its own files, named after its agent too.
         stem = place.name if wanted[place] == 1 else f"{place.name}_{source.agent}_{source.name}"
         folder = place.parent if os.access(place.parent, os.W_OK) else output / "read_only_sources" / source.agent
         targets.append(
@@ -128,34 +128,34 @@ def plan_targets(sources: Sequence[Source], output: Path) -> list[Targets]:
 
 
 def _choose_stem(source: Source) -> Path:
-    """Return folder and stem of the files of a dataset; a part of a file gets a name other than the whole."""
+    """Return folder and stem of a dataset's files; a part of a file gets a different name than the whole."""
     stem = strip_suffixes(source.path)
     if source.start is not None or source.end is not None:
         stem += f"_{source.start or 0}_{'end' if source.end is None else source.end}"
     return source.path.parent / stem
 
 
-# --- fetching what is missing -----------------------------------------------------------------------------------------
+# --- downloading what is missing --------------------------------------------------------------------------------------
 
 
 def choose_registry(dataset: DatasetConfig, preferred: Registry) -> Registry | None:
-    """Return the registry to fetch from: the preferred one if the dataset is in both, None if it is in none."""
+    """Return the registry to download from: the preferred one if the dataset is in both, None if it is in neither."""
     places: dict[Registry, bool] = {
         "huggingface": dataset.huggingface_identifier is not None,
         "gitlab": dataset.gitlab_identifier is not None,
     }
     if places[preferred]:
         return preferred
-    return next((name for name, is_there in places.items() if is_there), None)
+    return next((name for name, exists in places.items() if exists), None)
 
 
 def fetch_missing(
     sources: Iterable[Source], preferred: Registry, fetchers: Mapping[str, Fetch], notice: Callable[[str], None]
 ) -> None:
-    """Fetch every missing dataset that has a source in a registry; CannotFetch says why one cannot be fetched."""
+    """Download every missing dataset that has a source in a registry; raise CannotFetch if one cannot be downloaded."""
     todo: dict[Path, tuple[Source, DatasetConfig, Registry]] = {}
     for source in sources:
-        if source.is_there or not isinstance(source.dataset, DatasetConfig):
+        if source.exists or not isinstance(source.dataset, DatasetConfig):
             continue
         registry = choose_registry(source.dataset, preferred)
         if registry is not None:
@@ -165,7 +165,7 @@ def fetch_missing(
         raise CannotFetch(
             "\n".join(
                 [
-                    "these datasets are not there, and the config does not say how their registry is reached:",
+                    "these datasets are missing, and the config does not say how to reach their registry:",
                     *(f"  {source} at {describe_place(dataset, registry)}" for source, dataset, registry in unknown),
                     "hint: put `mlflow_tracking_uri` and `mlflow_tracking_token` of GitLab into env.yaml",
                     *_suggest_other_ways(unknown),
@@ -180,7 +180,7 @@ def fetch_missing(
             raise CannotFetch(
                 "\n".join(
                     [
-                        f"{source} is not there, and could not be fetched from {describe_place(dataset, registry)}:",
+                        f"{source} is missing, and could not be fetched from {describe_place(dataset, registry)}:",
                         str(error),
                         *_suggest_other_ways([(source, dataset, registry)]),
                     ]
@@ -189,7 +189,7 @@ def fetch_missing(
 
 
 def _suggest_other_ways(failed: Iterable[tuple[Source, DatasetConfig, Registry]]) -> Iterator[str]:
-    """Yield hints how to get the files without the registry that failed."""
+    """Yield hints on how to get the files without the registry that failed."""
     for source, dataset, registry in failed:
         other: Registry = "gitlab" if registry == "huggingface" else "huggingface"
         if choose_registry(dataset, other) == other:
@@ -212,7 +212,7 @@ def describe_place(dataset: DatasetConfig, registry: Registry) -> str:
 def make_fetchers(
     hf_token: str | None, mlflow_tracking_uri: str | None, mlflow_tracking_token: str | None
 ) -> dict[str, Fetch]:
-    """Return, by registry, the function that fetches from it; GitLab only where the config says which one."""
+    """Return, by registry, the function that downloads from it; GitLab only if the config says which one."""
     fetchers: dict[str, Fetch] = {"huggingface": partial(fetch_dataset, Hub(hf_token))}
     if mlflow_tracking_uri:
         settings = RegistrySettings(mlflow_tracking_uri, mlflow_tracking_token)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long texts are: in OpenAI tokens (`o200k_base`), offline and exact, and in the words of their JSON form.
+"""Measure texts: in OpenAI tokens (`o200k_base`), offline and exact, and in the words of their JSON form.
 
-Only lengths: nobody here needs the tokens. The tokenizer comes with the extra `data`; without it there are words only.
-One text at a time, or many at once with numpy, which gives the same numbers.
+Only the lengths are needed, not the tokens. The tokenizer comes with the extra `data`; without it, only words are
+counted. Texts are measured one at a time, or in batches with numpy, which gives the same numbers.
 """
 
 import functools
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 _LONGEST_KEPT = 64
 _MOST_KEPT = 200_000
-# More than any text has; a sum that reaches it contains a piece that cannot stand alone.
+# More than any text has; a sum that reaches it contains a piece that cannot be counted alone.
 _NOT_ALONE = 1 << 60
 _BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
 _SPACES = re.compile(" +")
@@ -21,22 +21,22 @@ _SPACES = re.compile(" +")
 CountTokens = Callable[[str], int]
 BATCH_CHARACTERS = 1 << 17
 LONGEST_TEXT = 1 << 16
-"""Batches are closed once they have so many characters; longer texts are not for them."""
+"""A batch is closed once it has this many characters; longer texts are not batched."""
 _LONGEST_WORD = 32
 _SLOT_BITS = 18
 _TOKEN_BITS = 8
 _WINDOW_BYTES = 8
 _MIX = 0xD6E8FEB86659FD93
 _BEYOND_WHITE_SPACE = 0x3001
-# The white space in ASCII: five characters from each of these on.
+# ASCII whitespace: five characters starting at each of these.
 _WHITE_SPACE_FROM = (ord("\t"), 0x1C)
 
 
 @functools.cache
 def load_tokenizer() -> CountTokens | None:
-    """Return a function that counts the tokens of a text; None where the tokenizer is not installed.
+    """Return a function that counts the tokens of a text; None if the tokenizer is not installed.
 
-    What looks like a special token counts as the plain text that it is.
+    Text that looks like a special token counts as plain text.
     """
     try:
         openai = importlib.import_module("rs_bpe.bpe").openai
@@ -47,10 +47,10 @@ def load_tokenizer() -> CountTokens | None:
 
 
 class TextLengths:
-    """Measures texts word by word and remembers the words, several times faster than tokenizing whole texts.
+    """Measures texts word by word and caches the words, several times faster than tokenizing whole texts.
 
-    That is exact, because no token of this vocabulary reaches across a space that has a visible character on both
-    sides: its patterns allow a space at the beginning of a token, or among other white space.
+    This is exact, because no token of this vocabulary reaches across a space that has a visible character on both
+    sides: its patterns allow a space at the beginning of a token, or among other whitespace.
     """
 
     def __init__(self, count_tokens: CountTokens | None) -> None:
@@ -67,7 +67,7 @@ class TextLengths:
         tokens: int = self._first[first] + sum(map(self._words.__getitem__, words))
         if tokens < _NOT_ALONE:
             return len(words) + 1, tokens
-        # With more white space than single spaces, only words that stand alone are counted apart.
+        # With whitespace other than single spaces, only count words separately that can be counted alone.
         first, *words = _BETWEEN_WORDS.split(text)
         tokens = count_safely(self._count, first)
         for word in words:
@@ -77,7 +77,7 @@ class TextLengths:
 
 
 class _Words(dict[str, int]):
-    """The tokens of words with what comes before them; `_NOT_ALONE` for what has white space at one of its ends."""
+    """The token counts of words including what precedes them; `_NOT_ALONE` for words with whitespace at either end."""
 
     def __init__(self, count: CountTokens, before: str) -> None:
         super().__init__()
@@ -94,11 +94,11 @@ class _Words(dict[str, int]):
 
 
 def count_safely(count: CountTokens, text: str) -> int:
-    """Count the tokens of any text, even of one that is not valid Unicode."""
+    """Count the tokens of any text, even one that is not valid Unicode."""
     try:
         return count(text)
     except UnicodeEncodeError:
-        # Half of a surrogate pair is no character: it would be sent as a replacement character.
+        # Half a surrogate pair is not a character: it would be sent as a replacement character.
         return count(text.encode("utf-8", "replace").decode())
 
 
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=1)
 def make_text_batches(count_tokens: CountTokens) -> "TextBatches | None":
-    """Return the batches of all who count the same way; None where numpy is not installed."""
+    """Return the batches shared by everyone who counts the same way; None if numpy is not installed."""
     try:
         return TextBatches(count_tokens, importlib.import_module("numpy"))
     except ImportError:
@@ -118,21 +118,21 @@ def make_text_batches(count_tokens: CountTokens) -> "TextBatches | None":
 
 
 class TextBatches:
-    """Measures texts of `LONGEST_TEXT` characters at most, `BATCH_CHARACTERS` and one more text at a time."""
+    """Measures texts of at most `LONGEST_TEXT` characters, `BATCH_CHARACTERS` plus one text at a time."""
 
     def __init__(self, count_tokens: CountTokens, numpy: Any) -> None:
         self._np, self._count = numpy, functools.partial(count_safely, count_tokens)
         self._is_visible = numpy.array([not chr(code).isspace() for code in range(_BEYOND_WHITE_SPACE + 1)])
         # The first byte of a window is the lowest.
         self._masks = numpy.array([(1 << 8 * count) - 1 for count in range(_WINDOW_BYTES + 1)], dtype=numpy.uint64)
-        # A word may be in either of two slots: the upper bits of its hash, and below them how many tokens it has.
+        # A word may be in either of two slots: the upper bits of its hash, with its token count in the lower bits.
         self._words = numpy.zeros(1 << _SLOT_BITS, dtype=numpy.uint64)
 
     def of(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
         """Count the words and the tokens of each text; none of them may be empty."""
         if all(map(str.isascii, texts)):
             return self._measure_alike(texts)
-        # ASCII takes a byte a character, other texts four: the few that are not ASCII must not slow down the rest.
+        # ASCII takes one byte per character, other texts four: the few that are not ASCII must not slow down the rest.
         words, tokens = [0] * len(texts), [0] * len(texts)
         for is_ascii in (True, False):
             places = [place for place, text in enumerate(texts) if text.isascii() is is_ascii]
@@ -151,7 +151,7 @@ class TextBatches:
         is_space = codes == ord(" ")
         begins = self._find_words(is_space, is_visible, borders[:-1])
         places = np.searchsorted(begins, borders)
-        # If every space begins a word, there is none beside another: then what is between them is what is between runs.
+        # If every space begins a word, no two are adjacent, so the gaps between spaces are the gaps between runs.
         if np.count_nonzero(is_space) == len(begins) - len(texts):
             words = np.diff(places)
         else:
@@ -169,12 +169,12 @@ class TextBatches:
         return runs
 
     def _read_characters(self, whole: str) -> "tuple[bytes, Array, Array]":
-        """Return a text as bytes, its characters as numbers, and which of them are not white space."""
+        """Return a text as bytes, its characters as numbers, and which of them are not whitespace."""
         np = self._np
         if whole.isascii():
             raw = whole.encode()
             codes = np.frombuffer(raw, dtype=np.uint8)
-            # Bytes wrap around: what comes before a range is far behind it too.
+            # Bytes wrap around: what comes before a range is also far past it.
             controls, separators = (codes - first > 4 for first in _WHITE_SPACE_FROM)
             return raw, codes, controls & separators
         raw = whole.encode("utf-32-le", "surrogatepass")
@@ -182,11 +182,11 @@ class TextBatches:
         return raw, codes, self._is_visible[np.minimum(codes, _BEYOND_WHITE_SPACE)]
 
     def _find_words(self, is_space: "Array", is_visible: "Array", starts: "Array") -> "Array":
-        """Find where words begin: with a text, or with a space that has a visible character on both sides."""
+        """Find where words begin: at the start of a text, or at a space that has a visible character on both sides."""
         begins = is_space.copy()
         begins[1:] &= is_visible[:-1]
         begins[:-1] &= is_visible[1:]
-        # A space at the end of a text has nothing behind it: what comes next there belongs to another text.
+        # A space at the end of a text has nothing after it: what follows belongs to another text.
         begins[starts[1:] - 1] = False
         begins[-1] = False
         begins[starts] = True
@@ -215,7 +215,7 @@ class TextBatches:
         return tokens
 
     def _keep(self, hashes: "Array", tokens: "Array") -> None:
-        """Put words into the first of their slots if it is free, else into the other, whatever is there."""
+        """Put each word into its first slot if that is free, else into the second, overwriting what is there."""
         np = self._np
         slots = self._slots(hashes)
         chosen = np.where(self._words[slots] == 0, slots, self._other_slots(hashes))
@@ -225,11 +225,11 @@ class TextBatches:
         """Hash each word with its length and the width of its characters, read in windows of eight bytes.
 
         Windows, because there are far fewer words than characters. A word that is too long to be kept is not read to
-        its end: its length tells its hash from all that are in the table.
+        its end: its length distinguishes its hash from all those in the table.
         """
         np = self._np
         count, step = len(raw) // width, _WINDOW_BYTES // width
-        # Copied, because numbers are taken faster from where they lie side by side than from where they overlap.
+        # Copied, because contiguous numbers are faster to gather than overlapping ones.
         windows = np.ndarray(count, dtype="<u8", buffer=raw + bytes(_WINDOW_BYTES), strides=(width,)).copy()
         hashes: Array = (lengths + (width << 32)).view(np.uint64)
         hashes *= _MIX
@@ -258,13 +258,13 @@ class TextBatches:
         return slots
 
     def _other_slots(self, hashes: "Array") -> "Array":
-        """Return the second slot of each word, from bits that have no part in the first one."""
+        """Return the second slot of each word, from bits that the first one does not use."""
         slots: Array = (hashes << _SLOT_BITS >> (64 - _SLOT_BITS)).view(self._np.int64)
         return slots
 
 
 def _differ(found: "Array", hashes: "Array") -> "Array":
-    """Return which entries of the table are not those of the words with these hashes."""
+    """Return which table entries are not those of the words with these hashes."""
     different: Array = (found ^ hashes) >= 1 << _TOKEN_BITS
     return different
 
@@ -272,7 +272,7 @@ def _differ(found: "Array", hashes: "Array") -> "Array":
 def _mix(numbers: "Array") -> None:
     """Mix the bits of numbers; done twice, every bit of a number affects most bits of the result.
 
-    In place: arrays of their own for every step would not fit the cache of the processor.
+    In place: a new array for every step would not fit the CPU cache.
     """
     numbers *= _MIX
     numbers ^= numbers >> 32

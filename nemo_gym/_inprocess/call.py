@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call in the words of aiohttp (`json`, `headers`, `timeout`, …), made straight into an app of this process.
+"""A call with aiohttp's arguments (`json`, `headers`, `timeout`, …), made directly into an app of this process.
 
-The caller gets an object that behaves as aiohttp's response does. Without a fast path, request and reply cross as JSON
-bytes and the target's whole middleware stack runs.
+The caller gets an object that behaves like aiohttp's response. Without a fast path, request and reply are passed as
+JSON bytes and the target's whole middleware stack runs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _JSON_HEADERS = {"content-type": http.JSON_CONTENT_TYPE}
 
 
 class ServerAddress(NamedTuple):
-    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
+    """Where a server is, and what calls to it carry: looked up once, because configs are slow to read."""
 
     server_type: str
     host: str
@@ -33,7 +33,7 @@ class ServerAddress(NamedTuple):
     is_observed: bool
     token: str | None
     is_replicated: bool = False
-    """Its replicas are elsewhere, and the head server knows where."""
+    """Whether its replicas are elsewhere, and the head server knows where."""
 
 
 def call_app(
@@ -50,7 +50,7 @@ def call_app(
     params: Mapping[str, Any] | None = None,
     timeout: aiohttp.ClientTimeout | float | None = None,
 ) -> Coroutine[Any, Any, InProcessResponse]:
-    """Call the app by its fast path, or as a whole if it has none to `path`. The result has to be awaited at once."""
+    """Call the app by its fast path, or as a whole if `path` has none. The result must be awaited at once."""
     total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
     timeout_s, url = float(total or http.SessionSettings.total_timeout_s), f"{base_url}{path}"
     if json is not None:
@@ -115,7 +115,7 @@ def build_scope(
 def encode_headers(
     body: bytes, headers: Mapping[str, str] | None, cookies: Mapping[str, Any] | None, address: tuple[str, int]
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a request, in the form that they have in a scope."""
+    """Return the headers of a request as they appear in a scope."""
     raw = [_encode_host(address)]
     if body:
         raw.append((b"content-length", str(len(body)).encode()))
@@ -144,7 +144,7 @@ class AsgiExchange:
 
     async def receive(self) -> Message:
         if self._is_received:
-            # A local caller does not hang up half-way: it is cancelled together with the app.
+            # A local caller does not hang up halfway: it is cancelled together with the app.
             await asyncio.get_running_loop().create_future()
         self._is_received = True
         return {"type": "http.request", "body": self._body, "more_body": False}
@@ -156,6 +156,6 @@ class AsgiExchange:
             self.parts.append(message.get("body", b""))
 
     def build_response(self, method: str, url: str) -> InProcessResponse:
-        """Return what the app has sent."""
+        """Return what the app sent."""
         body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
         return InProcessResponse(method, url, self.status, self.headers, body)

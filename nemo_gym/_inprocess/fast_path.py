@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fast path: a call from a server in the same process, straight to a plain JSON handler.
+"""The fast path: a call from a server in the same process, directly to a plain JSON handler.
 
-It goes past the middleware, and is only open where all of that is ours: then what the middleware would do is known and
-done here. A handler that raises is answered by the whole stack, as every other request is.
+It bypasses the middleware, and exists only if all of it is ours: then what the middleware would do is known and done
+here. The whole stack answers for a handler that raises, as it does for every other request.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from nemo_gym._inprocess.objects import (
 )
 from nemo_gym._inprocess.registry import CURRENT_SERVER, InProcessCall, NamedApp
 from nemo_gym._inprocess.response import InProcessResponse, LazyCookies, ObjectResponse, Session
-from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialise_reply, validate_body
+from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialize_reply, validate_body
 from nemo_gym._transport import http
 from nemo_gym._transport.deadline import open_deadline
 from nemo_gym._transport.errors import ServerDeadlineExceeded
@@ -35,12 +35,12 @@ from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 OPEN_SESSION = "nemo_gym.session"
-"""Key of a scope: the session, where it is open already."""
+"""Scope key: the session, if it is already open."""
 _ANY_SCOPE = {"type": "http"}
 
 
 class Sessions(Protocol):
-    """The part of a session middleware that a fast path stands in for."""
+    """The part of a session middleware that a fast path replaces."""
 
     @property
     def cookie_name(self) -> str:
@@ -51,14 +51,14 @@ class Sessions(Protocol):
 
 
 class BodyBound(Protocol):
-    """The part of a body limit that a fast path stands in for."""
+    """The part of a body limit that a fast path replaces."""
 
     def check_size(self, size: int) -> None:
-        """Raise if a body of `size` bytes is more than the server takes."""
+        """Raise if a body of `size` bytes exceeds what the server accepts."""
 
 
 class _ObjectBody:
-    """The body of a request that came as a value, which becomes bytes for whoever reads bytes."""
+    """The body of a request that came as a value; it becomes bytes for whoever reads bytes."""
 
     __slots__ = ("_bytes", "_is_received", "_value")
 
@@ -73,20 +73,20 @@ class _ObjectBody:
 
     async def receive(self) -> Message:
         if self._is_received:
-            # A local caller does not hang up half-way: it is cancelled together with the handler.
+            # A local caller does not hang up halfway: it is cancelled together with the handler.
             await asyncio.get_running_loop().create_future()
         self._is_received = True
         return {"type": "http.request", "body": self.encode(), "more_body": False}
 
 
 class ObjectRequest(Request):
-    """A request whose body is a value until somebody reads it, and whose scope is made when somebody looks at it."""
+    """A request whose body is a value until someone reads it, and whose scope is built on demand."""
 
     def __init__(self, make_scope: Callable[[], dict[str, Any]], value: Any, *, has_cookies: bool = True) -> None:
         self._make_scope, self._scope = make_scope, dict[str, Any]()
         if not has_cookies:
             self._cookies = dict[str, str]()
-        # Not a method of its own: a request that refers to itself is only freed when cycles are looked for.
+        # Not a method: a request that refers to itself is only freed by the cycle collector.
         self._object_body = _ObjectBody(value)
         super().__init__(_ANY_SCOPE, self._object_body.receive)
         self.value = value
@@ -103,7 +103,7 @@ class ObjectRequest(Request):
             self._scope = dict(scope)
 
     def find_session(self, otherwise: Session) -> Session:
-        """Return the session as the handler has left it; `otherwise` if the handler has not looked at it."""
+        """Return the session as the handler left it; `otherwise` if the handler has not looked at it."""
         session: Session = self._scope.get(OPEN_SESSION, otherwise)
         if self._scope:
             session.data = self._scope["session"]
@@ -116,13 +116,13 @@ class ObjectRequest(Request):
 
 
 def read_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | None:
-    """Return the create params that a caller in this process has sent; None if they have to be read from the body."""
+    """Return the create params that a caller in this process sent; None if they must be read from the body."""
     value = request.value if isinstance(request, ObjectRequest) else None
     if type(value) is not NeMoGymResponseCreateParamsNonStreaming:
         return None
     given = value.__dict__
     try:
-        # Only what is no object of its class yet is looked at, and lists are new ones.
+        # Only values that are not yet instances of their class are validated, and lists are new ones.
         return NeMoGymResponseCreateParamsNonStreaming.model_validate(
             {name: given[name] for name in value.__pydantic_fields_set__ if name in given}
         )
@@ -131,7 +131,7 @@ def read_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | N
 
 
 class ModelJsonResponse(Response):
-    """A model as JSON, with status 200 and nothing else to say. It is encoded when it is sent over a socket."""
+    """A model as JSON, with status 200 and nothing else. It is encoded when it is sent over a socket."""
 
     def __init__(self, value: BaseModel) -> None:
         self.status_code, self.background, self.value = 200, None, value
@@ -150,9 +150,9 @@ class HandlerFastPath:
         self._object_names, self._read_names = list_object_fields(plan.body_type), list_read_fields(plan.body_type)
 
     async def answer(self, call: InProcessCall) -> InProcessResponse:
-        """Call the handler and return its reply, which is that of the whole app if it raises.
+        """Call the handler and return its reply; if it raises, return the reply of the whole app.
 
-        ServerDeadlineExceeded if that takes longer than the call may take.
+        Raise ServerDeadlineExceeded if that takes longer than the call may take.
         """
         plan, json, cookies = self._plan, call.json, call.cookies
         session, request = self._open_session(cookies), None
@@ -186,7 +186,7 @@ class HandlerFastPath:
     async def _answer_error(
         self, call: InProcessCall, session: Session, request: ObjectRequest | None, error: BaseException
     ) -> InProcessResponse:
-        """Let the whole app deal with what the handler has raised."""
+        """Let the whole app handle what the handler raised."""
         if request is not None:
             session = request.find_session(session)
         scope = self._build_scope(call, session)
@@ -218,7 +218,7 @@ class HandlerFastPath:
                 try:
                     return adapter.validate_python(content)
                 except ValidationError:
-                    pass  # as bytes, it may fit after all; if not, the reasons are those that everyone gets
+                    pass  # as bytes it may fit after all; if not, the error is the usual one
         return validate_body(adapter, parse_json(self._encode_bounded(json)))
 
     def _encode_bounded(self, json: Any) -> bytes:
@@ -231,12 +231,12 @@ class HandlerFastPath:
             value: Any = result.value
             return value if type(value) is NeMoGymResponse else value.model_dump_json().encode()
         parts = dump_around_objects(result) if type(result) is self._plan.reply_type else None
-        return parts if parts is not None else serialise_reply(self._plan, result)
+        return parts if parts is not None else serialize_reply(self._plan, result)
 
     async def _send_response(
         self, call: InProcessCall, session: Session, request: ObjectRequest | None, response: Response
     ) -> InProcessResponse:
-        """Let a response that the handler has made itself write its own headers and body."""
+        """Let a response that the handler built write its own headers and body."""
         exchange = AsgiExchange(b"")
         scope = request.scope if request is not None else self._build_scope(call, session)
         await response(scope, exchange.receive, exchange.send)
@@ -247,7 +247,7 @@ class HandlerFastPath:
         headers = encode_headers(b"", call.headers, call.cookies, call.address)
         scope = build_scope(call.method, call.path, call.address, headers)
         scope["app"], scope["route"], scope["endpoint"] = self._app, self._route, self._route.endpoint
-        # A handler that looks into a session gets its own: the caller may send the same cookies again.
+        # A handler that looks into a session gets its own copy: the caller may send the same cookies again.
         is_callers = isinstance(call.cookies, LazyCookies) and call.cookies.session is session
         opened = session.reopen() if is_callers else session
         scope["path_params"], scope["session"], scope[OPEN_SESSION] = {}, opened.data, opened
@@ -255,7 +255,7 @@ class HandlerFastPath:
 
 
 def find_called_server(frame: FrameType) -> str | None:
-    """Return the name of the server that `frame` calls into; None if it is no such call."""
+    """Return the name of the server that `frame` calls into; None if it is not such a call."""
     if frame.f_code is NamedApp.__call__.__code__:
         name: str = frame.f_locals["self"].name
         return name

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that cross between two servers as objects: a task's create params and its response.
+"""The values that are passed between two servers as objects: a task's create params and its response.
 
-These two are large and both sides know their classes. Where the receiving class declares exactly them, each side has
-its own object with lists of its own, and only the items in these are shared; everything else crosses as JSON.
+These two are large, and both sides know their classes. If the receiving class declares exactly these, each side has its
+own object with its own lists, and shares only the items in them; everything else is passed as JSON.
 """
 
 from functools import lru_cache
@@ -14,14 +14,14 @@ from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 OBJECT_TYPES: frozenset[Any] = frozenset({NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming})
-"""The classes whose instances cross as they are."""
+"""The classes whose instances are passed as objects."""
 
 ObjectT = TypeVar("ObjectT", NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming)
 
 
 @lru_cache(maxsize=1024)
 def list_object_fields(kind: Any) -> tuple[str, ...]:
-    """Return the fields of `kind` that take an object: declared as its class, with nobody looking at the raw data."""
+    """Return the fields of `kind` that accept an object: declared as its class, with no validator on the raw data."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return ()
     hooks = kind.__pydantic_decorators__
@@ -45,7 +45,7 @@ def list_object_fields(kind: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def list_read_fields(kind: Any) -> frozenset[str] | None:
-    """Return the only names that `kind` reads of a JSON object; None if it may read whatever there is."""
+    """Return the only names that `kind` reads from a JSON object; None if it may read anything."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return None
     hooks = kind.__pydantic_decorators__
@@ -57,7 +57,7 @@ def list_read_fields(kind: Any) -> frozenset[str] | None:
 
 
 def copy_for_receiver(value: ObjectT) -> ObjectT:
-    """Return the receiver's own `value`: what it sets on it, or adds to its lists, stays its own."""
+    """Return a copy of `value` for the receiver: what it sets on it, or adds to its lists, stays its own."""
     copied = value.__copy__()
     fields = copied.__dict__
     for name in ("output" if "output" in fields else "input", "tools"):
@@ -67,13 +67,13 @@ def copy_for_receiver(value: ObjectT) -> ObjectT:
 
 
 def dump_around_objects(value: Any) -> dict[str, Any] | None:
-    """Return `value` as a JSON object in which objects that cross stay themselves; None if it has none."""
+    """Return `value` as a JSON object in which passed objects stay themselves; None if it has none."""
     kind: Any = type(value)
     names = list_object_fields(kind)
     objects = {name: value.__dict__[name] for name in names if type(value.__dict__.get(name)) in OBJECT_TYPES}
     if not objects:
         return None
     rest = value.model_dump(mode="json", by_alias=True, exclude=set(objects), warnings=False)
-    # In the order of the fields, which is that of the bytes: the two come first in every class of the contract.
+    # In field order, which is that of the bytes: the two come first in every class of the contract.
     first = next(iter(kind.__pydantic_fields__))
     return {**objects, **rest} if first in objects else {**rest, **objects}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers live in this process, and what an app must offer for its handlers to be called directly."""
+"""Which servers run in this process, and what an app must offer for its handlers to be called directly."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
@@ -20,7 +20,7 @@ CURRENT_SERVER: ContextVar[str | None] = ContextVar("nemo_gym_current_server", d
 
 
 class InProcessCall(NamedTuple):
-    """One call to a handler, in the values that its caller gave."""
+    """One call to a handler, with the values its caller gave."""
 
     server_name: str | None
     method: str
@@ -34,12 +34,12 @@ class InProcessCall(NamedTuple):
 
 
 class FastPath(Protocol):
-    """The way to one handler past the middleware around it."""
+    """The path to one handler, bypassing the middleware around it."""
 
     def answer(self, call: InProcessCall) -> Coroutine[Any, Any, InProcessResponse]:
-        """Call the handler and return its reply, which is that of the whole app if it raises.
+        """Call the handler and return its reply; if it raises, return the reply of the whole app.
 
-        ServerDeadlineExceeded if that takes longer than the call may take.
+        Raise ServerDeadlineExceeded if that takes longer than the call may take.
         """
 
 
@@ -48,11 +48,11 @@ class FastPathApp(Protocol):
     """An app that knows which of its handlers can be called directly."""
 
     def find_fast_path(self, method: str, path: str) -> FastPath | None:
-        """Return the way to the handler of `path`; None if a request has to pass the whole app."""
+        """Return the path to the handler of `path`; None if a request must pass through the whole app."""
 
 
 class NamedApp:
-    """Runs an app as the server `name`: what it prints meanwhile is that server's."""
+    """Runs an app as the server `name`: what it prints meanwhile is that server's output."""
 
     def __init__(self, app: App, name: str) -> None:
         self.app, self.name = app, name
@@ -64,7 +64,7 @@ class NamedApp:
 
 @contextmanager
 def work_for(name: str) -> Iterator[None]:
-    """Count what is printed inside as the output of the server `name`."""
+    """Attribute what is printed inside to the server `name`."""
     token = CURRENT_SERVER.set(name)
     try:
         yield
@@ -85,13 +85,13 @@ _hosted: dict[tuple[str, int], HostedApp] = {}
 
 
 def host_app(host: str, port: int, app: App) -> None:
-    """Let calls from the running loop to `host:port` go straight into `app`."""
+    """Let calls from the running loop to `host:port` go directly into `app`."""
     inner, name = (app.app, app.name) if isinstance(app, NamedApp) else (app, None)
-    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_none
+    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_no_fast_path
     _hosted[host, port] = HostedApp(app, asyncio.get_running_loop(), name, find_fast_path)
 
 
-def _find_none(method: str, path: str) -> None:
+def _find_no_fast_path(method: str, path: str) -> None:
     return None
 
 
@@ -101,11 +101,11 @@ def unhost_app(host: str, port: int) -> None:
 
 
 def find_app(host: str, port: int) -> HostedApp | None:
-    """Return the app behind `host:port` if it lives on the running event loop."""
+    """Return the app behind `host:port` if it runs on the current event loop."""
     hosted = _hosted.get((host, port))
     return hosted if hosted and hosted.loop is asyncio.get_running_loop() else None
 
 
 def is_in_this_process(host: str, port: int) -> bool:
-    """Tell whether the app behind `host:port` lives in this process, on whichever event loop."""
+    """Return whether the app behind `host:port` runs in this process, on any event loop."""
     return (host, port) in _hosted

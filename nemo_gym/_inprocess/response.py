@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of servers in this process, in the guise of aiohttp's; and how to read a reply of either kind.
+"""Replies of servers in this process, with aiohttp's interface; and how to read a reply of either kind.
 
-Tests hand in objects that only look like a response: one of `read()`, `content.read()` and `json()`, a status, and an
-error of their own. These are read as far as they go, and their own error is raised.
+Tests pass in objects that only look like a response: one of `read()`, `content.read()` and `json()`, a status, and an
+error of their own. These are read as far as possible, and their own error is raised.
 """
 
 import inspect
@@ -30,13 +30,13 @@ class Session(Protocol):
 
     @property
     def owner(self) -> object:
-        """What has opened it, one for each server."""
+        """What opened it; one per server."""
 
     def set_cookie(self) -> str:
         """Return its `Set-Cookie` header."""
 
     def reopen(self) -> "Session":
-        """Open it for the next request, with what a cookie would carry and nothing else."""
+        """Open it for the next request, with only what a cookie would carry."""
 
 
 class InProcessResponse(WholeResponse):
@@ -44,13 +44,13 @@ class InProcessResponse(WholeResponse):
 
 
 class ObjectResponse(InProcessResponse):
-    """A good reply that becomes bytes only for a caller who reads bytes."""
+    """A successful reply that becomes bytes only for a caller who reads bytes."""
 
     def __init__(
         self, method: str, url: str, content: bytes | NeMoGymResponse | dict[str, Any], session: Session | None
     ) -> None:
         """`content` is the reply itself, or what `dump_around_objects` made of it."""
-        # What the base class sets, in one go: every call makes one.
+        # Sets what the base class sets, all at once: every call makes one.
         self.method, self.status, self._url, self._raw_headers = method, 200, url, []
         self._body = content if isinstance(content, bytes) else b""
         self._value, self._session = content, session
@@ -61,11 +61,11 @@ class ObjectResponse(InProcessResponse):
         return None if self._session is None else LazyCookies(self, self._session)
 
     def convert(self, kind: type[ModelT]) -> ModelT | None:
-        """Return the reply as a `kind`; None if only its bytes can tell."""
+        """Return the reply as a `kind`; None if that takes its bytes."""
         value = self._value
         if type(value) is NeMoGymResponse and kind is NeMoGymResponse:
             if all(isinstance(item, BaseModel) for item in value.output):
-                return cast(ModelT, copy_for_receiver(value))  # the server may keep its own, and give it to others
+                return cast(ModelT, copy_for_receiver(value))  # the server may keep its own, and return it to others
             fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
         elif type(value) is dict and (names := list_object_fields(kind)):
             fields = {
@@ -112,7 +112,7 @@ def _encode_object(value: Any) -> Any:
 
 
 class LazyCookies(Mapping[str, Any]):
-    """The cookies of a reply, signed when somebody looks at them: who sends them back hands over the session itself."""
+    """The cookies of a reply, signed on demand: whoever sends them back hands over the session itself."""
 
     __slots__ = ("_reply", "session")
 
@@ -136,7 +136,7 @@ class LazyCookies(Mapping[str, Any]):
 
 
 async def raise_error_status(response: Any) -> None:
-    """Raise a ClientResponseError with the body in `response_content`: the status is no good one."""
+    """Raise a ClientResponseError for an error status, with the body in `response_content`."""
     body = await _read_body(response) or b""
     request_line = _request_line(response)
     try:
@@ -152,7 +152,7 @@ async def raise_error_status(response: Any) -> None:
 
 
 async def read_json(response: Any) -> Any:
-    """Return the JSON that `response` holds."""
+    """Return the JSON in `response`."""
     body = response.encode_body() if isinstance(response, WholeResponse) else await _read_body(response)
     if body is None:
         return await response.json()
@@ -165,12 +165,12 @@ async def read_json(response: Any) -> Any:
 
 
 async def read_model(response: Any, kind: type[ModelT]) -> ModelT:
-    """Return what `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
+    """Return the content of `response` as a `kind`; raise ValueError if it is not JSON or not of that kind."""
     return kind.model_validate(orjson.loads(await response.read()))
 
 
 def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the cookies of `response`, if they replace all that are `known` and need not be signed; else None."""
+    """Return the cookies of `response` if they replace all that are `known` and need not be signed; else None."""
     new = response.lazy_cookies if isinstance(response, ObjectResponse) else None
     if new is None or not known:
         return new
@@ -182,7 +182,7 @@ def _is_stand_in(response: Any) -> bool:
 
 
 async def _read_body(response: Any) -> bytes | None:
-    """Return the body; None if a stand-in has none to read."""
+    """Return the body; None if a test double has none to read."""
     if not _is_stand_in(response):
         body: bytes = await response.read()
         return body

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A FastAPI route for the handlers that servers are made of: one JSON body in, one model out.
+"""A FastAPI route for typical server handlers: one JSON body in, one model out.
 
 Such a handler (`async def f(body: Model, request: Request, response: Response) -> Model`, in any order and number)
-needs none of FastAPI's dependency machinery; this route validates, calls and serialises in one go. Everything else,
-path and query parameters, `Depends`, streams, forms, is left to FastAPI as it is.
+needs none of FastAPI's dependency machinery; this route validates, calls and serializes in one go. Everything else
+(path and query parameters, `Depends`, streams, forms) is left to FastAPI.
 """
 
 import inspect
@@ -37,7 +37,7 @@ _OTHER_INJECTIONS = (
 _JSON_HEADER = (b"content-type", b"application/json")
 _FORM_TYPES = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
 RAISED = "nemo_gym.raised"
-"""Key of a scope: what the handler has raised already, for the app's exception handlers to deal with."""
+"""Scope key: what the handler already raised, for the app's exception handlers."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class HandlerPlan:
 
 
 class GymRoute(APIRoute):
-    """An APIRoute that handles plain JSON handlers by itself; `json_handler` is None for the others."""
+    """An APIRoute that handles plain JSON handlers itself; `json_handler` is None for the others."""
 
     json_handler: "JsonHandler | None" = None
 
@@ -67,9 +67,9 @@ class GymRoute(APIRoute):
             self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler; what leaves it is an ordinary error, also in a task that a middleware has made.
+        """Return FastAPI's handler; what leaves it is an ordinary error, even in a task that a middleware started.
 
-        A body that is nested too deep gets a 422, where FastAPI would answer 400.
+        A body that is nested too deeply gets a 422, where FastAPI would answer 400.
         """
         handle = super().get_route_handler()
 
@@ -90,7 +90,7 @@ class GymRoute(APIRoute):
 
 
 def _plan_route(route: APIRoute) -> HandlerPlan | None:
-    """Return the plan for a route that needs nothing but body, request and response; None for any other."""
+    """Return the plan for a route that needs only body, request and response; None for any other."""
     needs = route.dependant
     if (
         not inspect.iscoroutinefunction(route.endpoint)
@@ -154,11 +154,11 @@ class JsonHandler:
         return await reply(scope, receive, send)
 
     def takes(self, scope: Scope) -> bool:
-        """Tell whether the request has a body of the kind that `reply` reads."""
+        """Return whether the request has a body of the kind that `reply` reads."""
         return self.plan.body is None or _sends_json(scope)
 
     async def reply(self, scope: Scope, receive: Receive, send: Send) -> ASGIApp:
-        """Call the handler; what it answered is sent by calling the result."""
+        """Call the handler; calling the result sends its answer."""
         plan = self.plan
         arguments: dict[str, Any] = {}
         injected: Response | None = None
@@ -172,12 +172,12 @@ class JsonHandler:
             injected = arguments[plan.response_name] = _make_injected_response()
         result = await plan.endpoint(**arguments)
         if isinstance(result, Response):
-            return result  # as it is: FastAPI adds nothing to a response that the handler made itself
-        return _JsonReply(serialise_reply(plan, result), injected)
+            return result  # unchanged: FastAPI adds nothing to a response that the handler built
+        return _JsonReply(serialize_reply(plan, result), injected)
 
 
 class _Request(Request):
-    """A request whose body, when all of it is wanted, is read without a generator in between.
+    """A request whose body is read without a generator when all of it is wanted.
 
     Its JSON is never nested deeper than a reply could be.
     """
@@ -212,7 +212,7 @@ async def _receive_body(receive: Receive) -> bytes:
 
 
 def _make_injected_response() -> Response:
-    """Return what a handler gets to set headers, cookies and a status on."""
+    """Return the response on which a handler may set headers, cookies and a status."""
     response = Response()
     del response.headers["content-length"]
     response.status_code = None  # type: ignore[assignment]  # unset: the handler may choose one
@@ -220,7 +220,7 @@ def _make_injected_response() -> Response:
 
 
 class _JsonReply:
-    """A finished reply, with what the handler set on the response it was given."""
+    """A finished reply, with what the handler set on its injected response."""
 
     __slots__ = ("_content", "_injected")
 
@@ -241,13 +241,13 @@ class _JsonReply:
 
 def _sends_json(scope: Scope) -> bool:
     kind = _content_type(scope)
-    if kind is None:  # a page can leave the type out; programs may
+    if kind is None:  # a web page can leave the type out; so may programs
         return not _is_from_web_page(scope)
     return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
 
 
 def require_json(scope: Scope) -> None:
-    """Refuse a body of a type that any web page can post to any server without being asked."""
+    """Reject a body of a type that any web page can post to any server without permission."""
     kind = _content_type(scope)
     if kind in _FORM_TYPES or (kind is None and _is_from_web_page(scope)):
         raise HTTPException(415, _explain_not_json(kind))
@@ -269,7 +269,7 @@ def _explain_not_json(kind: bytes | None) -> str:
     named = repr(kind.decode("latin-1")) if kind is not None else "missing"
     return (
         f"the body was not read: its content type is {named}.\n"
-        "this endpoint takes JSON, and says so because web pages can post other types to any server.\n"
+        "this endpoint only accepts JSON, because web pages can post other types to any server.\n"
         "hint: send the header `Content-Type: application/json`"
     )
 
@@ -284,7 +284,7 @@ def _read_body(plan: HandlerPlan, raw: bytes) -> Any:
 
 
 def validate_body(adapter: TypeAdapter[Any], content: Any) -> Any:
-    """Return `content` as the adapter's type; what is wrong with it is reported the way FastAPI does."""
+    """Return `content` as the adapter's type; report errors the way FastAPI does."""
     try:
         return adapter.validate_python(content, from_attributes=True)
     except ValidationError as error:
@@ -298,9 +298,9 @@ def build_validation_error(error: ValidationError, content: Any) -> RequestValid
 
 
 def parse_json(raw: bytes) -> Any:
-    """Return a request body as JSON; what is wrong with it is reported the way FastAPI does."""
+    """Return a request body as JSON; report errors the way FastAPI does."""
     try:
-        return from_json(raw)  # unlike orjson, it keeps integers of any size and takes NaN and Infinity
+        return from_json(raw)  # unlike orjson, it keeps integers of any size and accepts NaN and Infinity
     except ValueError as error:
         if str(error).startswith("recursion limit"):
             raise build_depth_error() from error
@@ -316,13 +316,13 @@ def parse_json(raw: bytes) -> Any:
 
 
 def build_depth_error() -> RequestValidationError:
-    """Return the error for a request body whose JSON is nested too deep to be handled."""
+    """Return the error for a request body whose JSON is nested too deeply to be handled."""
     said = f"The JSON is nested more than {MAX_DEPTH} levels deep, which no part of NeMo Gym handles; flatten it"
     return RequestValidationError([{"type": "json_too_deep", "loc": ("body",), "msg": said, "input": None}])
 
 
-def serialise_reply(plan: HandlerPlan, result: Any) -> bytes:
-    """Return what a handler returned as the bytes of the reply."""
+def serialize_reply(plan: HandlerPlan, result: Any) -> bytes:
+    """Return a handler's result as the bytes of the reply."""
     if plan.reply is None:
         return _dump_unannotated(result)
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of an agent over its rollouts: those that a server's `/aggregate_metrics` answers, and how sure they are.
+"""An agent's metrics over its rollouts: those that a server's `/aggregate_metrics` returns, and their confidence.
 
-Works on results alone; the rows they came from are not needed.
+Works on results alone, without the rows they came from.
 """
 
 import math
@@ -43,7 +43,7 @@ Metrics = dict[str, Any]
 ComputeMetrics = Callable[[list[list[dict[str, Any]]]], Metrics]
 KeyMetrics = Callable[[Metrics], Metrics]
 Confidence = dict[str, tuple[Interval, int]]
-"""By the names of metrics: the 95 % interval, clustered by task, and how many rollouts it rests on."""
+"""By metric name: the 95 % interval, clustered by task, and the number of rollouts behind it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def aggregate(
     compute_metrics: ComputeMetrics | None = None,
     key_metrics: KeyMetrics | None = None,
 ) -> Aggregate:
-    """Return statistics of `verify_responses`, with the server's own metrics over them and the key ones picked out."""
+    """Return statistics of `verify_responses`, with the server's own metrics merged in and the key ones picked out."""
     if not verify_responses:
         return Aggregate()
     agent, tasks = _describe(verify_responses)
@@ -69,7 +69,7 @@ def aggregate(
 
 
 def group_responses(verify_responses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the responses of every task, tasks and rollouts in the order of their indices."""
+    """Return the responses of every task, with tasks and rollouts ordered by index."""
     tasks: dict[int, list[dict[str, Any]]] = {}
     for response in sorted(verify_responses, key=read_key):
         tasks.setdefault(read_key(response)[0], []).append(response)
@@ -77,7 +77,7 @@ def group_responses(verify_responses: Sequence[dict[str, Any]]) -> list[list[dic
 
 
 def count_expected(rollouts: Sequence[MeasuredRollout], requested: int = 0) -> int:
-    """Return how many rollouts a task should have; `requested`: how many were asked for, as far as that is known."""
+    """Return how many rollouts a task should have; `requested` is the number asked for, if known."""
     # Rollout indices count from 0, so a gap is a rollout that did not succeed.
     return max(len(rollouts), rollouts[-1].key[1] + 1, requested)
 
@@ -85,10 +85,10 @@ def count_expected(rollouts: Sequence[MeasuredRollout], requested: int = 0) -> i
 def compute_confidence(
     rollouts: Sequence[MeasuredRollout], own: Mapping[str, Any] | None, *, with_answers: bool
 ) -> tuple[Metrics, Confidence]:
-    """Return the metrics of an agent's scored rollouts, which are in order, and how sure they are.
+    """Return the metrics of an agent's scored rollouts, given in order, and their confidence.
 
-    `own`: the metrics that a server computed itself; they take the place of ours. `with_answers`: the rollouts hold the
-    answers that were given, which majority@k needs.
+    `own` are the metrics that a server computed itself; they replace ours. `with_answers` means that the rollouts hold
+    the given answers, which majority@k needs.
     """
     tasks = [of_task for _, of_task in group_by_task(rollouts)]
     rewards = [list_rewards(of_task) for of_task in tasks]
@@ -102,7 +102,7 @@ def compute_confidence(
         confidence[label] = interval, len(rollouts)
     metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
     for name, values in compute_field_means(tasks):
-        # A server may mean something else by a name; then it alone knows how sure its number is.
+        # A server may mean something else by a name; then only it knows how confident its number is.
         claimed = metrics.get(f"mean/{name}")
         if isinstance(claimed, int | float) and math.isclose(claimed, values.mean, rel_tol=1e-9, abs_tol=1e-12):
             confidence[f"mean/{name}"] = compute_interval(values.per_task, binary=values.binary), values.n
@@ -112,7 +112,7 @@ def compute_confidence(
 def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
     """Return the mean reward, and of the metrics that are curves only those of the largest k.
 
-    For those who show nothing else: this costs a fraction of all k.
+    Use it to show nothing else: it costs a fraction of computing every k.
     """
     k = max(map(len, rewards))
     full = [of_task for of_task in rewards if len(of_task) == k]
@@ -134,7 +134,7 @@ def _describe(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list
 
 
 def _merge_per_task(tasks: list[Metrics], per_task: Any) -> None:
-    """Add `per_task`, a list in the order of the tasks or a mapping by task index, to the entries of the tasks."""
+    """Add `per_task`, a list in task order or a mapping by task index, to the entries of the tasks."""
     if per_task is None:
         return
     if isinstance(per_task, Mapping):
@@ -144,8 +144,8 @@ def _merge_per_task(tasks: list[Metrics], per_task: Any) -> None:
         return
     if len(per_task) != len(tasks):
         raise ValueError(
-            f"compute_metrics gave {len(per_task)} entries in {PER_TASK_METRICS!r} for {len(tasks)} tasks.\n"
-            f"hint: give one mapping per task, in the order in which the tasks were given"
+            f"compute_metrics returned {len(per_task)} entries in {PER_TASK_METRICS!r} for {len(tasks)} tasks.\n"
+            f"hint: return one mapping per task, in the order of the tasks"
         )
     for entry, values in zip(tasks, per_task, strict=True):
         entry.update(values)

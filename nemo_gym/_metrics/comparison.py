@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is one run better than another? Both are paired task by task, so that what makes tasks hard cancels out.
+"""Decide whether one run is better than another. Runs are paired task by task, so that task difficulty cancels out.
 
-The first run is the baseline; every other is compared with it. Tasks that only one run has, or that are not the same
-task in both, are reported and take no part.
+The first run is the baseline; every other one is compared with it. Tasks that only one run has, or that differ between
+the runs, are reported and excluded.
 """
 
 import random
@@ -14,7 +14,7 @@ from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_qu
 from nemo_gym._metrics.rollouts import ResultsError
 
 _RESAMPLES = 10_000
-# Beyond this many tasks the mean is normal for all purposes, and resampling only costs time.
+# Beyond this many tasks the mean is normal for all practical purposes, and resampling only costs time.
 _MOST_RESAMPLED = 2_000
 _POWER = 0.8
 _CONFIDENCE = 0.975
@@ -22,12 +22,12 @@ _CONFIDENCE = 0.975
 
 @dataclass(frozen=True)
 class RunRewards:
-    """One run: the rewards of every task."""
+    """The rewards of every task in one run."""
 
     path: str
     tasks: Mapping[int, Sequence[float]]
     contents: Mapping[int, bytes]
-    """What each task was, where the run says; who plays it and how it is asked may differ."""
+    """What each task is, if the run says; the agent and the prompt may differ."""
     n_requested: int | None
 
     @property
@@ -61,15 +61,15 @@ class Comparison:
     difference: float
     ci95: tuple[float, float] | None
     ci95_method: str
-    """`bootstrap` over tasks, or `t` where there are too many tasks to resample."""
+    """`bootstrap` over tasks, or `t` if there are too many tasks to resample."""
     stderr: float | None
     wins: int
     losses: int
     ties: int
     mcnemar: McNemar | None
-    """None where rewards are not pass or fail and no threshold was given."""
+    """None if rewards are not pass or fail and no threshold was given."""
     minimum_detectable_effect: float | None
-    """The true difference that so many tasks would show with a probability of 80 %."""
+    """The true difference that this many tasks would detect with a probability of 80 %."""
     only_in_baseline: tuple[int, ...]
     only_in_run: tuple[int, ...]
     different_tasks: tuple[int, ...]
@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compute_mcnemar_p(only_first: int, only_second: int) -> float:
-    """Return the two-sided probability of so uneven a split if both were equally likely."""
+    """Return the two-sided probability of a split this uneven if both sides were equally likely."""
     n, fewer = only_first + only_second, min(only_first, only_second)
     ways, total = 1, 1
     for i in range(1, fewer + 1):
@@ -87,8 +87,8 @@ def compute_mcnemar_p(only_first: int, only_second: int) -> float:
 
 
 def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the middle 95 % of the means of many samples of as many tasks, drawn with replacement."""
-    # The same samples each time, so that the same files give the same numbers.
+    """Return the middle 95 % of the means of many resamples of the tasks, drawn with replacement."""
+    # A fixed seed, so that the same files give the same numbers.
     draw, n = random.Random(0).choices, len(differences)
     sums = sorted(sum(draw(differences, k=n)) for _ in range(_RESAMPLES))
     cut = int((1 - _CONFIDENCE) * _RESAMPLES)
@@ -96,7 +96,7 @@ def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, flo
 
 
 def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float | None = None) -> Comparison:
-    """Compare a run with the baseline, over the tasks that both have; ResultsError if they have none in common."""
+    """Compare a run with the baseline over their common tasks; raise ResultsError if there are none."""
     shared = sorted(baseline.tasks.keys() & run.tasks.keys())
     known = baseline.contents.keys() & run.contents.keys()
     different = {task for task in shared if task in known and baseline.contents[task] != run.contents[task]}

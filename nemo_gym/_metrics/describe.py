@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and what can be said about a list of them: mean, max, min, median, sample standard deviation, histogram.
+"""Statistics of a list of numbers: mean, max, min, median, sample standard deviation, histogram.
 
-Only finite numbers are measured. What is missing, null, NaN or infinite is left out and counted, so that one broken
+Only finite numbers are measured. Missing, null, NaN and infinite values are left out and counted, so that one broken
 value can neither poison a mean nor pass for a zero.
 """
 
@@ -21,9 +21,9 @@ HISTOGRAM = "histogram"
 _HISTOGRAM_BINS = 10
 _FEW = 11
 _BINARY = frozenset({0.0, 1.0})
-# Sums of squares of larger numbers would overflow.
+# The squares of larger numbers would overflow when summed.
 _LARGE = 1e150
-# A division by a power of two is exact.
+# Dividing by a power of two is exact.
 _HUGE_UNIT = 2.0**600
 
 Number = int | float
@@ -46,14 +46,14 @@ def is_broken(value: object) -> bool:
 
 
 def warn_of_broken(broken: Counter[str]) -> None:
-    """Say once which fields held NaN or infinite values, and how many."""
+    """Warn once which fields held NaN or infinite values, and how many."""
     if broken:
         counts = ", ".join(f"{name!r} ({count})" for name, count in sorted(broken.items()))
-        LOG.warning("values that are NaN or infinite are not counted in the metrics: %s", counts)
+        LOG.warning("NaN and infinite values are not counted in the metrics: %s", counts)
 
 
 def format_number(value: float) -> str:
-    """Return a number as people read it."""
+    """Format a number for people."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
@@ -68,7 +68,7 @@ def mean(values: Sequence[Number]) -> float:
 
 
 def choose_unit(values: Sequence[Number]) -> float:
-    """Return what to divide `values` by so that their squares and sums don't overflow: 1, or a power of two."""
+    """Return what to divide `values` by so that their squares and sums do not overflow: 1, or a power of two."""
     return 1.0 if max(-min(values), max(values)) <= _LARGE else _HUGE_UNIT
 
 
@@ -76,25 +76,25 @@ def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
     """Count values in bins of equal width: `bins` holds the edges, one more than `counts`."""
     low, high = float(min(values)), float(max(values))
     width = high / _HISTOGRAM_BINS - low / _HISTOGRAM_BINS
-    # Equal values, or values too close for an edge to fit between them.
+    # All values are equal, or too close for an edge to fit between them.
     if low + width == low:
         return {"bins": [low, high], "counts": [len(values)]}
     counts = [0] * _HISTOGRAM_BINS
     for value in values:
-        # Divided first: the difference of two very large numbers would overflow.
+        # Divide first: the difference of two very large numbers would overflow.
         counts[min(max(int(value / width - low / width), 0), _HISTOGRAM_BINS - 1)] += 1
     return {"bins": [*(low + width * edge for edge in range(_HISTOGRAM_BINS)), high], "counts": counts}
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of values: one bar per value where there are few, bins of equal width where there are many."""
+    """Counts of values: one bar per value if there are few, bins of equal width if there are many."""
 
     edges: list[float]
-    """One more than there are counts; where `exact`, the last is repeated and each bar stands for its left edge."""
+    """One more than there are counts; if `exact`, the last is repeated and each bar stands for its left edge."""
     counts: list[int]
     exact: bool = False
-    """Every bar is one value."""
+    """Whether every bar is one value."""
 
     @property
     def labels(self) -> list[str]:
@@ -110,7 +110,7 @@ def make_histogram(values: Sequence[float]) -> Histogram | None:
         return None
     counted = Counter(values)
     if len(counted) <= _FEW:
-        # Of right and wrong, the one that never came is shown too.
+        # Of 0 and 1, show the one that never occurred too.
         distinct = sorted(counted.keys() | _BINARY if counted.keys() <= _BINARY else counted)
         return Histogram([*distinct, distinct[-1]], [counted[value] for value in distinct], exact=True)
     binned = histogram(values)
@@ -123,12 +123,12 @@ def are_binary(values: Sequence[Number]) -> bool:
 
 
 def describe(values: Sequence[Number]) -> dict[str, float]:
-    """Return the five statistics of a list that is not empty, as floats whatever the values are."""
+    """Return the five statistics of a non-empty list, always as floats."""
     return dict(zip(STATISTICS, _compute_statistics(values), strict=True))
 
 
 def describe_columns(columns: Iterable[Sequence[Number]]) -> list[float]:
-    """Return the statistics of columns, each for all columns, in the order of `labels`."""
+    """Return the statistics of the columns in the order of `labels`: each statistic for all columns."""
     return [*chain.from_iterable(zip(*map(_compute_statistics, columns), strict=True))]
 
 
@@ -141,13 +141,13 @@ def _compute_statistics(values: Sequence[Number]) -> tuple[float, ...]:
     median = float(ordered[middle]) if n % 2 else mean(ordered[middle - 1 : middle + 1])
     # The distance from the mean is the root of the sum of squares, all in C and without overflow.
     distance = math.dist(ordered, [centre] * n)
-    if not math.isfinite(distance):  # values that are too far apart for a float to hold their difference
+    if not math.isfinite(distance):  # the values are too far apart for a float to hold their difference
         unit = choose_unit(ordered)
         distance = math.dist([value / unit for value in ordered], [centre / unit] * n) * unit
     return centre, float(ordered[-1]), float(ordered[0]), median, distance / math.sqrt(n - 1)
 
 
-# The entries of thousands of tasks have the same names: as the same strings they take a fifth of the memory.
+# Thousands of task entries have the same names: sharing the strings takes a fifth of the memory.
 @functools.lru_cache(maxsize=256)
 def labels(fields: tuple[str, ...]) -> list[str]:
     """Return `<statistic>/<field>`, statistic by statistic."""

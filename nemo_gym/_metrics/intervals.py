@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a number is: 95 % intervals of a mean over tasks, from Student's t distribution.
+"""Confidence of a number: 95 % intervals of a mean over tasks, from Student's t distribution.
 
-Tasks are the independent units; the rollouts of one task are not, so what goes in is one value per task.
+Tasks are the independent units; the rollouts of one task are not, so the input is one value per task.
 """
 
 import functools
@@ -20,7 +20,7 @@ _MOST_STEPS = 500
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over tasks with its 95 % interval; there is none, and no error, where one task is all there is."""
+    """A mean over tasks with its 95 % interval; a single task has no interval and no error."""
 
     estimate: float
     low: float | None
@@ -37,8 +37,8 @@ class Interval:
 def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
     """Return the interval of the mean of `per_task`, which is not empty, times `scale`.
 
-    `binary`: the values are shares of passes. The interval then stays within 0 and 1, and where every task passed, or
-    none did, it is the exact one for that many equal outcomes: five of five is no proof of always.
+    `binary` means that the values are pass rates. The interval then stays within 0 and 1, and if every task passed, or
+    none did, it is the exact one for that many equal outcomes: five of five does not prove always.
     """
     n, unit = len(per_task), choose_unit(per_task)
     if unit != 1.0:
@@ -49,14 +49,14 @@ def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: b
 
 
 def compute_interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
-    """Return the mean over tasks of their means: every task counts alike, however many of its rollouts were scored."""
+    """Return the mean over tasks of their means: tasks weigh the same, however many rollouts were scored."""
     return compute_interval([mean(of_task) for of_task in values], binary=binary)
 
 
 def compute_interval_of_moments(
     n: int, estimate: float, squares: float, scale: float = 1.0, *, binary: bool = False
 ) -> Interval:
-    """Like `compute_interval`, for `n` values by their mean and the sum of their squared distances from it."""
+    """Like `compute_interval`, for `n` values given by their mean and the sum of their squared distances from it."""
     stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
     low, high = (_multiply(scale, bound) for bound in _compute_bounds(estimate, stderr, n, binary))
     if low is None or high is None:
@@ -65,7 +65,7 @@ def compute_interval_of_moments(
 
 
 def _multiply(scale: float, value: float | None) -> float | None:
-    """Return the product; None if there is none, or none that a float can hold."""
+    """Return the product; None if `value` is None or the product does not fit in a float."""
     return None if value is None or not math.isfinite(scale * value) else scale * value
 
 
@@ -102,11 +102,11 @@ def compute_t_cdf(x: float, df: int) -> float:
 
 
 def _compute_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function."""
+    """Return the regularized incomplete beta function."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    # The fraction converges fast on one side of the mean only; the other side is its mirror image.
+    # The fraction converges fast only on one side of the mean; the other side is its mirror image.
     if x < (a + 1) / (a + b + 2):
         return math.exp(log_front) * _compute_beta_fraction(x, a, b) / a
     return 1.0 - math.exp(log_front) * _compute_beta_fraction(1.0 - x, b, a) / b

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """pass@k, pass@1[avg-of-k] and majority@k over the tasks of a run, in percent, for every k at once.
 
-`k` counts the first k rollouts of a task in the order given. A task that has fewer than k does not take part in that k,
-and a rollout without a finite value for a score does not take part in that score. A *curve* is what the scores of one
-task say about its first k rollouts: element k - 1 belongs to k. A *column* is the values of all tasks for one k.
+`k` counts the first k rollouts of a task in the given order. A task with fewer than k rollouts is left out of that k,
+and a rollout without a finite value for a score is left out of that score. A *curve* holds the results of one task for
+its first k rollouts: element k - 1 belongs to k. A *column* holds the values of all tasks for one k.
 """
 
 import functools
@@ -34,20 +34,20 @@ STD_DEV_ACROSS_RUNS = "std_dev_across_runs"
 STD_ERR_ACROSS_RUNS = "std_err_across_runs"
 AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
 N_SCORED, N_TASKS = "n_scored", "n_tasks"
-"""How much a metric rests on: `<subset>/n_scored` and `<subset>/n_tasks`, or `n_scored/<metric>` for it alone."""
+"""The number of rollouts or tasks behind a metric: `<subset>/n_scored`, `<subset>/n_tasks`, or `n_scored/<metric>`."""
 PERCENT = 100.0
 _SPREADS = tuple(f"/{name}" for name in (STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS, AVG_SAMPLE_STD_DEV))
 
 
 class TaskScores(NamedTuple):
-    """The values of one score for the rollouts of every task, with the answers that they gave, if these are known."""
+    """The values of one score for the rollouts of every task, with their answers if known."""
 
     values: Sequence[Sequence[Number]]
     answers: Sequence[Sequence[object]] | None = None
 
 
 class PassMetrics(NamedTuple):
-    """Metrics in percent, and for each that is a mean over tasks the column that it is the mean of."""
+    """Metrics in percent, and for each mean over tasks the column it is the mean of."""
 
     metrics: dict[str, Any]
     columns: dict[str, Column]
@@ -66,9 +66,9 @@ class PassMajority:
 def compute_pass_majority(
     tasks: Sequence[Sequence[dict[str, Any]]], score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> PassMajority:
-    """Return the metrics of `tasks`, a list of rollouts per task; `score_fn` gives the scores of a rollout.
+    """Return the metrics of `tasks`, a list of rollouts per task; `score_fn` returns the scores of a rollout.
 
-    Without it, the reward counts.
+    By default, the reward is the score.
     """
     score = score_fn or (lambda rollout: {ACCURACY: rollout.get(REWARD_KEY_NAME)})
     scores: list[list[Scores]] = []
@@ -87,7 +87,7 @@ def compute_pass_majority(
 
 
 def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
-    """Return the metrics of every score, by their names."""
+    """Return the metrics of every score, by name."""
     found = PassMetrics({}, {})
     for name, (values, answers) in scores.items():
         columns = {
@@ -113,7 +113,7 @@ def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
 def score_rewards(
     rewards: Sequence[Sequence[Number]], answers: Sequence[Sequence[object]] | None = None
 ) -> dict[str, TaskScores]:
-    """Return the rewards of every task as a score, and where answers are known whether one was given as another."""
+    """Return the rewards of every task as a score and, if answers are known, another score for giving none."""
     scores = {ACCURACY: TaskScores(rewards, answers)}
     if answers is not None:
         scores[NO_ANSWER] = TaskScores([[float(answer is None) for answer in one] for one in answers], answers)
@@ -138,8 +138,8 @@ def select_highest_k(
 ) -> dict[str, Any]:
     """Return the metrics `<pattern>/<score>` of the highest k that occurs.
 
-    Without `score_names`, all scores but not their spreads across runs or samples; these can be asked for by name, as
-    in `"accuracy/std_dev_across_runs"`.
+    Without `score_names`, return all scores but not their spreads across runs or samples; ask for these by name, as in
+    `"accuracy/std_dev_across_runs"`.
     """
     before, placeholder, after = pattern.partition("{k}")
     if not placeholder:
@@ -168,17 +168,17 @@ def compute_average_curve(scores: Sequence[Number]) -> Curve:
     curve = [total / k for k, total in enumerate(accumulate(scores), 1)]
     if not curve or math.isfinite(curve[-1]):
         return curve
-    return [mean(scores[:k]) for k in range(1, len(scores) + 1)]  # their sum is too large
+    return [mean(scores[:k]) for k in range(1, len(scores) + 1)]  # their sum would overflow
 
 
 def compute_majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve:
-    """Return majority@k: the score of the commonest (answer, score) pair of the first k; None is no answer.
+    """Return majority@k: the score of the most common (answer, score) pair of the first k; None is no answer.
 
-    Pairs that are equally common are averaged; without any answer the score is 0.
+    Equally common pairs are averaged; without any answer the score is 0.
     """
     curve: list[float] = []
     counts: Counter[tuple[Hashable, Number]] = Counter()
-    most, leaders, total = 0, 1, 0.0  # how often the commonest pairs occur, how many they are, the sum of their scores
+    most, leaders, total = 0, 1, 0.0  # count of the most common pairs, how many there are, the sum of their scores
     for answer, score in zip(answers, scores, strict=True):
         if answer is not None:
             pair = (_make_hashable(answer), score)
@@ -216,7 +216,7 @@ def _estimate_curve(wrong: int, n: int) -> tuple[float, ...]:
 
 
 def _make_hashable(answer: object) -> Hashable:
-    # Grids and other JSON answers are compared by content.
+    # Compare grids and other JSON answers by content.
     if isinstance(answer, (list, dict)):
         return orjson.dumps(answer, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
     return answer if isinstance(answer, Hashable) else repr(answer)
@@ -228,7 +228,7 @@ def select_score(
     answers: list[list[object]] | None = None,
     broken: Counter[str] | None = None,
 ) -> TaskScores:
-    """Return the finite values of one score, with the answers of the same rollouts; count those that are broken."""
+    """Return the finite values of one score with the answers of the same rollouts; count the broken ones."""
     values, kept = list[list[Number]](), list[list[object]]()
     for index, task in enumerate(scores):
         found = [(place, value) for place, one in enumerate(task) if (value := to_finite(one.get(name))) is not None]
@@ -246,5 +246,5 @@ def average_curves(curves: Iterable[Curve]) -> list[float]:
 
 
 def _transpose(curves: Iterable[Curve]) -> list[Column]:
-    """Return the values for k = 1, 2, …: of every task that has so many rollouts."""
+    """Return the values for k = 1, 2, …, each of every task with at least k rollouts."""
     return [[value for value in column if value is not None] for column in zip_longest(*curves)]

@@ -2,7 +2,7 @@
 """A reward profile: how the rollouts of every task came out, and how every agent did over all its tasks.
 
 Rows are planned rollouts (materialized inputs), results are finished ones; they are matched by task and rollout index,
-whatever their order. Nothing is read or written here.
+in any order. Nothing is read or written here.
 """
 
 import math
@@ -45,9 +45,9 @@ def profile(
     allow_partial: bool = False,
     pass_threshold: float | None = None,
 ) -> Profile:
-    """Match `results` to `rows` and describe them; ResultsError unless they match one to one.
+    """Match `results` to `rows` and describe them; raise ResultsError unless they match one to one.
 
-    With `allow_partial`, planned rollouts may lack a result; a task without any is listed with its counts only.
+    With `allow_partial`, planned rollouts may lack a result; a task without any results is listed with its counts only.
     """
     planned: dict[Key, str | None] = {}
     samples: dict[int, Mapping[str, Any]] = {}
@@ -86,9 +86,9 @@ def make_entry(
     pass_threshold: float | None = None,
     histograms: bool = False,
 ) -> dict[str, Any]:
-    """Describe a task that was to have `expected` rollouts; one without any has only counts.
+    """Describe a task that should have `expected` rollouts; one without any has only counts.
 
-    `sample`: the input of the task. `pass_threshold`: also say how many rollouts reach this reward.
+    `sample` is the input of the task. With `pass_threshold`, also count the rollouts that reach this reward.
     """
     n = len(rollouts)
     return {
@@ -116,7 +116,7 @@ def make_entry(
 def require_match(
     planned: Mapping[Key, str | None], rollouts: Sequence[MeasuredRollout], *, allow_partial: bool
 ) -> None:
-    """Raise ResultsError unless what was scored is what was planned; with `allow_partial`, some may be missing."""
+    """Raise ResultsError unless the scored rollouts are the planned ones; with `allow_partial`, some may be missing."""
     finished = {rollout.key for rollout in rollouts}
     if finished == planned.keys():
         return
@@ -131,14 +131,14 @@ def require_match(
         raise ResultsError(
             f"{len(rollouts)} of {len(planned)} rollouts were scored; {len(missing)} are missing: "
             f"{name_rollouts(missing)}\n"
-            f"hint: play what is left with --resume, or profile what is there with `+allow_partial_rollouts=true`"
+            f"hint: run the rest with --resume, or profile the results so far with `+allow_partial_rollouts=true`"
         )
 
 
 def describe_agents(
     planned: Mapping[Key, str | None], rollouts: Sequence[MeasuredRollout], *, histograms: bool = False
 ) -> list[dict[str, Any]]:
-    """Return an entry for every agent that has rollouts, in order of their names."""
+    """Return an entry for every agent that has rollouts, sorted by name."""
     by_agent: dict[str | None, list[MeasuredRollout]] = {}
     for rollout in rollouts:
         by_agent.setdefault(planned[rollout.key], []).append(rollout)
@@ -154,7 +154,7 @@ def drop_histograms(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summarize_rewards(rewards: Sequence[Number], pass_threshold: float | None = None) -> dict[str, Any]:
-    """Return what `ng_profile` says of a task with these rewards; the deviation is that of the population."""
+    """Return the `ng_profile` of a task with these rewards; the standard deviation is that of the population."""
     average = mean(rewards)
     return {
         "avg_reward": average,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A result row as the metrics see it: which rollout of which task it is, and the numbers it carries.
+"""A result row as the metrics see it: its task and rollout index, and the numbers it carries.
 
-Everything else in a row, above all the response itself, is left behind here, so that a million rows fit in memory. The
-names of the numbers are kept once for all rows that have the same, apart from the values: that makes rows cheap to hold
-and quick to compare.
+Everything else in a row, above all the response, is dropped here, so that a million rows fit in memory. Rows with the
+same field names share one copy of them, which makes rows cheap to hold and quick to compare.
 """
 
 from collections import Counter
@@ -39,14 +38,14 @@ FieldNames = tuple[str, ...]
 FieldValues = tuple[Number, ...]
 
 PASS_REWARD = 1.0
-"""A rollout passes from this reward on, unless another threshold is given."""
+"""A rollout passes from this reward up, unless another threshold is given."""
 _NEVER_NUMBERS = frozenset({str, dict, list, type(None)})
 _NEVER_COUNTS = _NEVER_NUMBERS | {bool}
 _MOST_NAMED = 10
 
 
 class ResultsError(GymError, ValueError):
-    """The results of a run cannot be used as they are."""
+    """The results of a run cannot be used."""
 
 
 class MeasuredRollout(NamedTuple):
@@ -54,12 +53,12 @@ class MeasuredRollout(NamedTuple):
 
     key: Key
     reward: Number | None
-    """None where the row has none; files of results have no such rows."""
+    """None if the row has none; results files have no such rows."""
     fields: FieldNames
     """The names of its numeric fields and token counts; rollouts read together share the object if theirs are equal."""
     values: FieldValues
     answer: object = None
-    """What it answered, where the field that holds it is known."""
+    """Its answer, if the field that holds it is known."""
 
     @property
     def numbers(self) -> dict[str, Number]:
@@ -67,17 +66,17 @@ class MeasuredRollout(NamedTuple):
 
 
 class NumberReader:
-    """Takes the numbers out of rows: numeric fields that are no bookkeeping, and the token counts of the response."""
+    """Extracts the numbers of rows: numeric fields other than bookkeeping, and the token counts of the response."""
 
     def __init__(self) -> None:
         self.broken: Counter[str] = Counter()
-        """How many values of a field were NaN or infinite, and left out."""
+        """How many values of each field were NaN or infinite, and left out."""
         self._shared: dict[FieldNames, FieldNames] = {}
 
     def read(self, row: Mapping[str, Any]) -> tuple[FieldNames, FieldValues]:
-        """Return the names, the same object for all rows with the same names, and the values.
+        """Return the names, as the same object for all rows with the same names, and the values.
 
-        A bool is 0 or 1. A field of the verifier wins over a token count of the same name.
+        A bool is 0 or 1. A verifier's field wins over a token count of the same name.
         """
         numbers: dict[str, Number] = {}
         for fields, no_numbers in ((row, _NEVER_NUMBERS), (read_usage(row), _NEVER_COUNTS)):
@@ -93,7 +92,7 @@ class NumberReader:
 
 
 class FieldMeans(NamedTuple):
-    """A numeric field of an agent's rollouts."""
+    """A numeric field over an agent's rollouts."""
 
     per_task: Sequence[float]
     """Its mean in each task that has it."""
@@ -101,24 +100,24 @@ class FieldMeans(NamedTuple):
     """Its mean over all rollouts that have it."""
     n: int
     binary: bool
-    """All its values are 0 or 1."""
+    """Whether all its values are 0 or 1."""
 
 
 def read_usage(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token counts of the response, if the row has them."""
     response = row.get(RESPONSE_KEY_NAME)
-    # A dict is told first: whether something is a Mapping takes time to find out.
+    # Check for dict first: checking for Mapping is slow.
     usage = response.get("usage") if type(response) is dict or isinstance(response, Mapping) else None
     return usage if isinstance(usage, dict) else {}
 
 
 def read_key(row: Mapping[str, Any]) -> Key:
-    """Return the identity of a row; an index that is missing counts as 0."""
+    """Return the identity of a row; a missing index counts as 0."""
     return row.get(TASK_INDEX_KEY_NAME) or 0, row.get(ROLLOUT_INDEX_KEY_NAME) or 0
 
 
 def measure(results: Iterable[Mapping[str, Any]]) -> list[MeasuredRollout]:
-    """Return the numbers of every result, in order of task and rollout; ValueError if two are the same rollout."""
+    """Return the numbers of every result, by task and rollout; raise ValueError if two are the same rollout."""
     reader = NumberReader()
     measured = []
     for result in results:
@@ -131,7 +130,7 @@ def measure(results: Iterable[Mapping[str, Any]]) -> list[MeasuredRollout]:
 
 
 def require_distinct(keys: Iterable[Key], what: str) -> None:
-    """Raise ValueError that names the keys which occur more than once."""
+    """Raise a ValueError that names the keys which occur more than once."""
     repeated = [key for key, count in Counter(keys).items() if count > 1]
     if repeated:
         raise ValueError(
@@ -142,13 +141,13 @@ def require_distinct(keys: Iterable[Key], what: str) -> None:
 
 
 def name_rollouts(keys: Collection[Key]) -> str:
-    """Write `t:r, t:r, …` for a message."""
+    """Format keys as `t:r, t:r, …` for a message."""
     named = ", ".join(f"{task}:{rollout}" for task, rollout in sorted(keys)[:_MOST_NAMED])
     return named if len(keys) <= _MOST_NAMED else f"{named} and {len(keys) - _MOST_NAMED} more"
 
 
 def group_by_task(rollouts: Iterable[MeasuredRollout]) -> Iterator[tuple[int, list[MeasuredRollout]]]:
-    """Yield every task with its rollouts, out of rollouts in order."""
+    """Yield every task with its rollouts; `rollouts` must be in order."""
     return ((task, [*of_task]) for task, of_task in groupby(rollouts, key=lambda rollout: rollout.key[0]))
 
 
@@ -158,8 +157,8 @@ def list_rewards(rollouts: Iterable[MeasuredRollout]) -> list[Number]:
 
 
 def describe_rollouts(rollouts: Sequence[MeasuredRollout], *, histograms: bool = False) -> dict[str, Any]:
-    """Return `<statistic>/<field>` of every field, statistic by statistic; with `histogram/<field>` if asked for."""
-    if len(rollouts) == 1 and not histograms:  # as in most tasks: a single value is its own mean, extreme and median
+    """Return `<statistic>/<field>` of every field, by statistic; also `histogram/<field>` if asked for."""
+    if len(rollouts) == 1 and not histograms:  # the most common case: one value is its own mean, extreme and median
         [rollout] = rollouts
         values = [*map(float, rollout.values)]
         return dict(zip(labels(rollout.fields), [*values * 4, *[0.0] * len(values)], strict=True))
@@ -171,7 +170,7 @@ def describe_rollouts(rollouts: Sequence[MeasuredRollout], *, histograms: bool =
 
 
 def compute_field_means(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[tuple[str, FieldMeans]]:
-    """Yield every field but the reward; a task that lacks a field has no part in it."""
+    """Yield every field except the reward; a task that lacks a field is left out of it."""
     columns: dict[str, list[Sequence[Number]]] = {}
     for of_task in tasks:
         for name, values in _collect_columns(of_task).items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep what was read of a large file beside it (`.<name>.ngview`), so that opening it again takes no time.
+"""Cache what was read from a large file beside it (`.<name>.ngview`), so that it opens at once next time.
 
-A cache is trusted only if the file is the one that it was made of, perhaps longer; otherwise the file is read anew.
-Where its folder cannot be written to, the cache goes into a folder that the caller names.
+A cache is trusted only if the file is the one it was made from, possibly longer; otherwise the file is read again.
+If its folder is not writable, the cache goes into a folder that the caller names.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from nemo_gym._reports.columns import COLUMN_NAMES, MOST_FIELDS, Columns, LinePr
 from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)
-# The number grows whenever facts are taken from rows in another way: older caches are then ignored.
+# Increase the number whenever facts are extracted differently: older caches are then ignored.
 MAGIC = b"nemo-gym view 3\n"
 _PROBE_BYTES = 4096
 _LONGEST_HEADER = 1 << 28
@@ -29,7 +29,7 @@ _LONGEST_HEADER = 1 << 28
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a file from another of the same name."""
+    """Distinguishes a file from another one of the same name."""
 
     inode: int
     size: int
@@ -48,22 +48,22 @@ class Identity:
         tail = _hash_range(file, max(0, end - _PROBE_BYTES), end)
         return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, head, tail, end)
 
-    def still_holds(self, file: BinaryIO) -> bool:
-        """Return whether what was read of `file` is still there, unchanged as far as can be seen."""
+    def still_matches(self, file: BinaryIO) -> bool:
+        """Return whether the part of `file` that was read is still there, apparently unchanged."""
         now = Identity.of(file, self.end, os.fstat(file.fileno()))
         if now.inode != self.inode or now.size < self.end or (now.head, now.tail) != (self.head, self.tail):
             return False
-        # A log grows, or loses a torn end that was never read; one that changed and is as long as before was edited.
+        # A log grows, or loses a torn end that was never read; a changed file of the same length was edited.
         return now.size != self.size or now.mtime_ns == self.mtime_ns
 
 
 def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | None:
-    """Return what an earlier session has read of `path`; None without a cache, or if the file has changed since."""
+    """Return what an earlier session read from `path`; None without a cache, or if the file has changed since."""
     for place in _list_cache_paths(path, user_cache_dir):
         try:
             with open(place, "rb") as file, open(path, "rb") as source:
                 found = _read(file)
-                if found is not None and found[1].still_holds(source):
+                if found is not None and found[1].still_matches(source):
                     return found
         except OSError:
             continue
@@ -73,7 +73,7 @@ def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identi
 
 
 def save_cache(path: Path, user_cache_dir: Path | None, scanner: Scanner, identity: Identity) -> None:
-    """Write the cache into the first folder that is writable, if there is one."""
+    """Write the cache into the first writable folder, if there is one."""
     for place in _list_cache_paths(path, user_cache_dir):
         try:
             with atomic_writer(place) as file:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a JSONL file into columns: the facts of hundreds of thousands of rows in a few megabytes.
 
-`Columns` has one compact array per fact and keeps every text once. One thread appends while others read: they look at
-rows below `n_rows` only, which is moved on when a batch is whole. `Scanner` fills it, a slice of the file at a time,
-and continues where it stopped when the file has grown. Broken lines are noted and skipped. A last line without its
-newline counts once it is a whole object; until then it is torn, and read again the next time.
+`Columns` has one compact array per fact and stores every text once. One thread appends while others read: they only
+look at rows below `n_rows`, which advances when a batch is complete. `Scanner` fills it one slice of the file at a
+time, and continues where it stopped when the file has grown. Broken lines are noted and skipped. A last line without
+its newline counts once it is a whole object; until then it is torn, and is read again next time.
 """
 
 import math
@@ -28,18 +28,18 @@ COLUMN_NAMES = (
     *("offset", "size", "task", "rollout", "reward", "agent", "finish", "tools", "failure", "flags"),
     *("input_tokens", "output_tokens", "tool_calls", "length"),
 )
-"""The arrays but for the fields, in the order in which a cache holds them."""
+"""The arrays except for the fields, in the order in which a cache holds them."""
 
 
 class Names(Generic[T]):
-    """Values that occur again and again, each known by its number."""
+    """Values that occur repeatedly, each identified by a number."""
 
     def __init__(self, values: Iterable[T] = ()) -> None:
         self._values: list[T] = list(values)
         self._numbers: dict[T, int] = {value: number for number, value in enumerate(self._values)}
 
     def add(self, value: T) -> int:
-        """Return the number of a value, a new one if the value is new."""
+        """Return the number of a value, assigning one if the value is new."""
         found = self._numbers.get(value)
         if found is None:
             found = self._numbers[value] = len(self._values)
@@ -58,7 +58,7 @@ class Names(Generic[T]):
 
 
 class Columns:
-    """The facts of the rows of one file, in file order."""
+    """The facts of a file's rows, in file order."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -77,7 +77,7 @@ class Columns:
         self.fields: dict[str, array[float]] = {}
         """The numbers that verifiers add to a row, by name; NaN where a row has none."""
         self.more_fields: dict[str, None] = {}
-        """The names of further numbers, for which there was no room."""
+        """The names of further numbers that did not fit."""
 
     def extend(self, places: Sequence[tuple[int, int]], facts: Sequence[RowFacts]) -> None:
         """Append rows, each with the offset and the size of its line; `publish` makes them visible."""
@@ -106,11 +106,11 @@ class Columns:
             column.extend([record.get(name, math.nan) for record in records])
 
     def publish(self) -> None:
-        """Let readers see every row that was appended."""
+        """Make every appended row visible to readers."""
         self.n_rows = len(self.offset)
 
     def label_task(self, row: int) -> str:
-        """Return what to call the task of a row: its index, or a short digest where rows are not numbered."""
+        """Return a label for a row's task: its index, or a short digest if rows are not numbered."""
         task = self.task[row]
         return f"{task:012x}"[:8] if self.flags[row] & UNNUMBERED else str(task)
 
@@ -131,14 +131,14 @@ class Scanner:
 
     columns: Columns = field(default_factory=Columns)
     end: int = 0
-    """All bytes before this one have been dealt with."""
+    """All bytes before this one have been handled."""
     n_lines: int = 0
     tail_open: bool = False
-    """The last row that was read still lacked its newline."""
+    """Whether the last row that was read still lacked its newline."""
     problems: list[LineProblem] = field(default_factory=list)
     n_problems: int = 0
     torn: LineProblem | None = None
-    """The last line, if it was cut off: perhaps the rest is still to come."""
+    """The last line, if it was cut off: the rest may be still to come."""
     kinds: Counter[Kind] = field(default_factory=Counter)
     """How many rows of each kind there are."""
 
@@ -148,7 +148,7 @@ class Scanner:
         return max(KINDS, key=lambda kind: self.kinds[kind]) if self.kinds else "other"
 
     def advance(self, file: BinaryIO, budget_bytes: int) -> bool:
-        """Read on for about `budget_bytes`; return whether the end of the file was reached."""
+        """Read about `budget_bytes` more; return whether the end of the file was reached."""
         file.seek(self.end)
         stop = self.end + budget_bytes
         at_end = self._close_tail(file)
@@ -169,7 +169,7 @@ class Scanner:
             self.end, self.tail_open = self.end + 1, False
         elif newline:
             file.seek(self.end)
-            self.n_lines, self.tail_open = self.n_lines - 1, False  # more follows on the same line
+            self.n_lines, self.tail_open = self.n_lines - 1, False  # the same line continues
         return not newline
 
     def _read_line(self, file: BinaryIO, places: list[tuple[int, int]], found: list[RowFacts]) -> bool:
@@ -204,7 +204,7 @@ class Scanner:
         return False
 
     def list_problems(self) -> list[LineProblem]:
-        """Return the lines that cannot be shown, the first thousand of them."""
+        """Return the lines that cannot be shown, up to the first thousand."""
         return [*self.problems, self.torn] if self.torn else list(self.problems)
 
     def _note(self, problem: LineProblem) -> None:

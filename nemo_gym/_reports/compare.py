@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two rollouts block by block, up to where they part, and two files task by task.
+"""Compare two rollouts block by block, up to where they diverge, and two files task by task.
 
-Whether the difference between two files means anything is computed as `gym eval compare` does it.
+Statistical significance is computed as in `gym eval compare`.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ _CHECKED = 100
 
 @dataclass(frozen=True)
 class BlockPair:
-    """What both rollouts have at one place of the conversation."""
+    """What both rollouts have at one position in the conversation."""
 
     left: Block | None
     right: Block | None
     same: bool
     at: int | None
-    """The character of the text where they part, if both have a text of the same kind there."""
+    """The character where the texts diverge, if both have a text of the same kind there."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class FileComparison:
     baseline: str
     run: str
     tasks: list[TaskMatch]
-    """The largest difference first."""
+    """Largest difference first."""
     only_in_baseline: list[int]
     only_in_run: list[int]
     statistics: Comparison | None
     note: str
-    """What to keep in mind; empty if there is nothing to say."""
+    """Caveats; empty if there are none."""
 
 
 def compare_rollouts(left: Rollout, right: Rollout) -> RolloutDiff:
@@ -134,7 +134,7 @@ def _pair_blocks(left: Block | None, right: Block | None) -> BlockPair:
 
 
 def _list_scored_tasks(index: Index) -> dict[int, tuple[int, list[float]]]:
-    """Return the first row and the rewards of every scored task; agents are put together, as for runs."""
+    """Return the first row and the rewards of every scored task; agents are combined, as for runs."""
     columns, found = index.columns, dict[int, tuple[int, list[float]]]()
     for rows in group_rows(columns, range(columns.n_rows)):
         if rewards := list_scored_rewards(columns, rows):
@@ -143,7 +143,7 @@ def _list_scored_tasks(index: Index) -> dict[int, tuple[int, list[float]]]:
 
 
 def _note_caveats(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> str:
-    """Return what to keep in mind, such as that tasks with the same index, by which files are matched, differ."""
+    """Return the caveats, such as tasks with the same index that differ: files are matched by index."""
     if not matches:
         return "The files have no scored task in common."
     if not (baseline.progress.complete and run.progress.complete):
@@ -156,6 +156,6 @@ def _note_caveats(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> 
     if not different:
         return ""
     return (
-        f"Tasks are matched by their index, but {different} of {len(checked)} that were looked at ask different "
+        f"Tasks are matched by their index, but {different} of {len(checked)} that were checked ask different "
         f"things: perhaps the prompts differ, or the files come from different inputs."
     )

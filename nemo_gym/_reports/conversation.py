@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The items of a conversation as titled blocks: who says what, whether it was given or generated, as text or as JSON.
 
-An item of no known shape is shown as the JSON it is. The captured calls to the model are read here too: what each took,
-and, for a rollout that failed before it had a response, what was said in them.
+An item of unknown shape is shown as its JSON. Captured model calls are read here too: the cost of each and, for a
+rollout that failed before it had a response, what was said in them.
 """
 
 import re
@@ -29,9 +29,9 @@ _TITLES: dict[BlockKind, tuple[str, str]] = {
     "tool_call": ("Assistant asked for {name}", "Model asked for {name}"),
     "tool_output": ("Tool answered", "Tool answered"),
 }
-"""What a block of each kind is called where it was given to the model, and where the model or a tool made it."""
+"""The titles of each kind of block: given to the model, or made by the model or a tool."""
 ANSWER_TITLE = "Answer"
-# Raster images inside the row itself: links to elsewhere are not followed, and SVG may hold scripts.
+# Only raster images inside the row: links are not followed, and SVG may hold scripts.
 _SAFE_IMAGE = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,[A-Za-z0-9+/=]+")
 
 
@@ -43,25 +43,25 @@ class Block:
     title: str
     text: str
     is_json: bool = False
-    """The text is JSON, indented."""
+    """Whether the text is indented JSON."""
     status: str | None = None
     name: str | None = None
     """The tool that is called, or that answers."""
     call_id: str | None = None
     generated: bool = False
-    """It is part of the response, not of the input."""
+    """Whether it is part of the response rather than the input."""
     images: tuple[str, ...] = ()
     """Pictures inside the row, as data URLs that are safe to show."""
     n_tokens: int | None = None
-    """How many tokens the model generated for it, where the row holds them."""
+    """How many tokens the model generated for it, if the row holds them."""
     error: str | None = None
-    """How the tool crashed that should have answered."""
+    """How the tool that should have answered crashed."""
     step: tuple[int, float] | None = None
-    """The step of an environment that the model took with it, from 1, and its reward."""
+    """The environment step that the model took with it, counted from 1, and its reward."""
 
 
 def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
-    """Return the blocks of what the model was given, then of what it and its tools made of that."""
+    """Return the blocks of the model's input, then of what it and its tools produced."""
     blocks = [block for item in given for block in _iter_blocks(item, generated=False)]
     made = [block for item in generated for block in _iter_blocks(item, generated=True)]
     if made and made[-1].kind == "assistant":
@@ -75,7 +75,7 @@ def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
 
 
 def list_input_items(params: Item) -> list[Any]:
-    """Return the input of a request as items, the instructions first."""
+    """Return the input of a request as items, instructions first."""
     given, instructions = params.get("input"), params.get("instructions")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
     system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
@@ -89,7 +89,7 @@ def list_output_items(response: Item) -> list[Any]:
 
 
 def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Block]:
-    """Mark the answers of tools that crashed with the status of the crash; skip an error that fits no answer."""
+    """Mark the answers of crashed tools with the status of the crash; skip an error that fits no answer."""
     marked = list(blocks)
     for error in errors:
         tool, message = error.get("tool"), str(error.get("message") or "")
@@ -107,7 +107,7 @@ def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Bl
 def mark_step_rewards(blocks: Sequence[Block], rewards: Sequence[Any]) -> list[Block]:
     """Mark the last block of every turn of the model with the reward of its step.
 
-    Where turns and rewards are not equally many, nobody can tell which belong together: nothing is marked.
+    If there are not as many turns as rewards, they cannot be matched, and nothing is marked.
     """
     by_model = [one.generated and one.kind in ("assistant", "reasoning", "tool_call") for one in blocks]
     ends = [at for at, own in enumerate(by_model) if own and not (at + 1 < len(blocks) and by_model[at + 1])]
@@ -125,7 +125,7 @@ def format_json(value: Any) -> str:
 
 
 def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
-    """Yield the block of an item; of a reasoning, one for every summary, or its thoughts where there is no summary."""
+    """Yield the block of an item; for reasoning, one per summary, or the reasoning text if there is no summary."""
     if not isinstance(item, dict):
         item = {"type": "unknown", "value": item}
     ids = item.get("generation_token_ids")
@@ -138,7 +138,7 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
             title = _TITLES["reasoning"][generated]
             yield Block("reasoning", title, text, generated=generated, n_tokens=None if number else n_tokens)
         return
-    kind = _tell_kind(item)
+    kind = _detect_kind(item)
     name = read_tool_name(item) if kind == "tool_call" else None
     title = _TITLES[kind][generated].replace("{name}", name or "a tool") if kind in _TITLES else ""
     text, is_json, images = _read_content(item, kind)
@@ -156,7 +156,7 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
     )
 
 
-def _tell_kind(item: Item) -> BlockKind:
+def _detect_kind(item: Item) -> BlockKind:
     role, kind = item.get("role"), item.get("type")
     if isinstance(role, str) and role in _ROLES:
         return _ROLES[role]
@@ -177,20 +177,20 @@ def _read_content(item: Item, kind: BlockKind) -> tuple[str, bool, tuple[str, ..
     if kind in ("tool_call", "tool_output", "other"):
         return format_json(item), True, ()
     content = item.get("content")
-    # A part that is neither text nor a picture that can be shown is still there for the reader.
+    # Also show the reader a part that is neither text nor a showable picture.
     unread = [part for part in as_list(content) if not list(iter_texts([part])) and not _find_images([part])]
     return "\n\n".join([*iter_texts(content), *map(format_json, unread)]), False, _find_images(content)
 
 
 def _find_images(content: Any) -> tuple[str, ...]:
-    """Return the data URLs of the pictures in a list of content parts that can be shown without asking anybody."""
+    """Return the data URLs of the pictures in a list of content parts that can be shown without network access."""
     images = [part.get("image_url") for part in as_list(content) if isinstance(part, dict)]
     urls = [image.get("url") if isinstance(image, dict) else image for image in images]
     return tuple(url for url in urls if isinstance(url, str) and _SAFE_IMAGE.fullmatch(url))
 
 
 def _indent(value: Any) -> tuple[str, bool]:
-    """Indent a value, or the JSON in a text; a text that is no JSON object or list stays as it is."""
+    """Indent a value, or the JSON in a text; a text that is not a JSON object or list stays unchanged."""
     if isinstance(value, str):
         try:
             parsed = orjson.loads(value)
@@ -205,7 +205,7 @@ def _indent(value: Any) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """What one call to the model took, and how it ended."""
+    """The cost of one model call, and how it ended."""
 
     number: int
     """Counts from 1."""
@@ -226,7 +226,7 @@ class ModelCall:
 def read_captured_calls(row: Item) -> list[dict[str, Any]]:
     """Return the captured calls of a row in order, each with its request and response; none without a capture.
 
-    A row holds what each call took under `ng_model_call_capture`, and what was said in it under `ng_trajectory`.
+    A row holds the cost of each call under `ng_model_call_capture`, and its content under `ng_trajectory`.
     """
     said = {
         one["model_call_id"]: {name: one[name] for name in ("request", "response") if one.get(name) is not None}
@@ -242,7 +242,7 @@ def read_captured_calls(row: Item) -> list[dict[str, Any]]:
 
 
 def read_model_calls(row: Item) -> list[ModelCall]:
-    """Return the calls that a row took, in order; none if there is no capture."""
+    """Return a row's model calls in order; none if there is no capture."""
     return [
         ModelCall(
             number=number,
@@ -262,7 +262,7 @@ def read_model_calls(row: Item) -> list[ModelCall]:
 
 
 def read_captured_items(row: Item) -> list[dict[str, Any]]:
-    """Return what the model and its tools said in the captured calls of a row, as the items of a response."""
+    """Return what the model and its tools said in a row's captured calls, as the items of a response."""
     items: list[dict[str, Any]] = []
     answered: set[str] = set()
     for call in read_captured_calls(row):
@@ -277,7 +277,7 @@ def read_captured_items(row: Item) -> list[dict[str, Any]]:
 
 
 def _iter_tool_answers(request: Item) -> Iterator[dict[str, Any]]:
-    """Yield the answers of tools that a request hands to the model, in either dialect."""
+    """Yield the tool answers that a request passes to the model, in either dialect."""
     for item in (*as_list(request.get("input")), *as_list(request.get("messages"))):
         if not isinstance(item, dict):
             continue
@@ -288,7 +288,7 @@ def _iter_tool_answers(request: Item) -> Iterator[dict[str, Any]]:
 
 
 def _split_chat_message(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return an output item as it is; a chat message as its text and its tool calls."""
+    """Return an output item unchanged; split a chat message into its text and its tool calls."""
     if "tool_calls" not in item:
         return [item]
     said = [{"role": "assistant", "content": item["content"]}] if item.get("content") else []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report in a folder that needs nothing else: an overview of each file and a page for each chosen rollout.
+"""Write a self-contained report into a folder: an overview of each file and a page for each chosen rollout.
 
-No page asks the network for anything, and a browser is told to refuse all scripts but the one that copies text.
+No page loads anything from the network, and browsers are told to refuse all scripts except the one that copies text.
 """
 
 import base64
@@ -49,7 +49,7 @@ class _ReportedFile:
     run_files: RunFiles
     failures: Index | None
     holds_failures_of_another: bool
-    """It holds the failures of another one, which shows the overview of both."""
+    """Whether it holds the failures of another file, which shows the overview of both."""
 
 
 class _ChosenRow(NamedTuple):
@@ -68,7 +68,7 @@ def export_report(
 ) -> ExportedReport:
     """Write a report on files, and on the failures beside them, into `directory`; wait until they are read.
 
-    Each file gets `rollouts` pages: the best, the worst, failures and a selection between. Raise ReportError if the
+    Each file gets `rollouts` pages: the best, the worst, failures and a selection in between. Raise ReportError if the
     folder holds anything but a report.
     """
     if not named_files:
@@ -108,7 +108,7 @@ def export_report(
 
 
 def choose_rows(index: Index, limit: int) -> list[int]:
-    """Choose at most `limit` rows: some failures, and scored ones evenly from the worst to the best; in file order."""
+    """Choose at most `limit` rows: some failures, and scored ones evenly from worst to best; in file order."""
     columns = index.columns
     everything = range(columns.n_rows)
     failed = [row for row in everything if columns.flags[row] & FAILED]
@@ -123,7 +123,7 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
     target.mkdir(parents=True, exist_ok=True)
     pages = target / _PAGES
     if pages.is_dir():
-        shutil.rmtree(pages)  # of the report before
+        shutil.rmtree(pages)  # from an earlier report
     size, entries = 0, []
     for position, one in enumerate(chosen):
         file = files[one.file]
@@ -145,7 +145,7 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
 def _render_file(
     file: _ReportedFile, number: int, chosen: Sequence[_ChosenRow], entries: Sequence[list[str]]
 ) -> list[Html]:
-    """Render what the first page says of a file."""
+    """Render what the first page says about a file."""
     index = file.index
     parts = [element("h1", index.name), element("p", str(index.path), class_="ngv-soft")]
     if not file.holds_failures_of_another:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One block of a conversation as HTML: who speaks, and what, as the text it is."""
+"""One block of a conversation as HTML: who speaks, and what, as plain text."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,17 @@ from nemo_gym._reports.conversation import Block
 from nemo_gym._reports.html_elements import Html, element, fold, join, render_json
 
 MOST_TEXT = 200_000
-"""Beyond this many characters nobody reads on a page, and the page would become slow."""
+"""Nobody reads more characters than this on a page, and the page would become slow."""
 _TEXT_SHOWN = 3000
 _PEEK = 140
 
 
 def render_block(block: Block, anchor: str | None = None, *, mark: int | None = None, opened: bool = False) -> Html:
-    """Render a block: coloured by who speaks, thoughts and the rest of long texts folded away.
+    """Render a block: colored by speaker, with reasoning and the rest of long texts folded.
 
-    `mark` is the character where it begins to differ from another, `opened` unfolds a thought.
+    `mark` is the character where it begins to differ from another; `opened` unfolds reasoning.
     """
-    # A turn of an example looks like the model's own, but was put into its mouth.
+    # An example turn looks like the model's own, but was given to it.
     is_example = not block.generated and block.kind in ("assistant", "reasoning", "tool_call", "tool_output")
     classes = f"ngv-block ngv-{block.kind}" + ("" if block.text or block.images else " empty")
     classes += (" given" if is_example else "") + (" crashed" if block.error else "")
@@ -47,10 +47,10 @@ def render_block(block: Block, anchor: str | None = None, *, mark: int | None = 
 
 
 def _render_block_text(block: Block, mark: int | None) -> Iterator[Html]:
-    """Render the text, in two parts where it is long: the second is folded."""
+    """Render the text, in two parts if it is long: the second is folded."""
     text, cut, at = block.text[:MOST_TEXT], len(block.text) - MOST_TEXT, len(block.text)
     if len(text) > _TEXT_SHOWN + _TEXT_SHOWN // 3:
-        # A good place to cut is the end of a line near the limit, if there is one.
+        # Prefer to cut at the end of a line near the limit.
         at = text.rfind("\n", _TEXT_SHOWN - _TEXT_SHOWN // 3, _TEXT_SHOWN) + 1 or _TEXT_SHOWN
     yield _render_part(block, text[:at], mark)
     if at < len(text):
@@ -65,7 +65,7 @@ def _render_part(block: Block, text: str, mark: int | None) -> Html:
     classes = "ngv-text ngv-code" if block.is_json or block.kind in ("tool_call", "tool_output") else "ngv-text"
     if mark is not None and 0 <= mark <= len(text):
         rest = text[mark:]
-        # Where one text is the beginning of the other, the place is marked by itself.
+        # If one text is the beginning of the other, mark the place itself.
         marked = element("mark", rest[:1] if rest else "⌁", class_="ngv-here")
         return element("div", join([text[:mark], marked, rest[1:]]), class_=classes)
     return element("div", render_json(text) if block.is_json else text, class_=classes)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bricks of every page: elements, tables, JSON in colour, small charts as inline SVG, the style sheet, the script.
+"""Building blocks of every page: elements, tables, colored JSON, small charts as inline SVG, style sheet, script.
 
-Text goes in raw and comes out escaped; what is marked as HTML by `Html` is inserted as it is. Nothing else builds tags.
-A page of its own (class `ngv-page`) follows the reader's system between light and dark; inside another page, the class
-`dark` of an element round it decides.
+Text goes in raw and comes out escaped; what is marked as HTML by `Html` is inserted unchanged. Nothing else builds
+tags. A standalone page (class `ngv-page`) follows the reader's system between light and dark; inside another page, the
+class `dark` of an enclosing element decides.
 """
 
 import re
@@ -19,7 +19,7 @@ _VOID = frozenset({"img", "input", "br", "meta", "link"})
 _JSON_TOKEN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<word>true|false|null)'
 )
-# Beyond this, colours would make a page slow and help nobody.
+# Beyond this, colors would only make a page slow.
 _MOST_COLOURED = 20_000
 
 _WIDTH, _HEIGHT = 420, 210
@@ -33,13 +33,13 @@ _FLAT = 3
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that already is HTML."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *content: str | None, **attributes: str | bool | None) -> Html:
-    """Make an element; `class_` is the attribute `class`, `data_x` is `data-x`, False and None leave one out."""
+    """Make an element; `class_` is the attribute `class`, `data_x` is `data-x`, False and None omit an attribute."""
     said = ""
     for key, value in attributes.items():
         if value is not None and value is not False:
@@ -49,19 +49,19 @@ def element(name: str, /, *content: str | None, **attributes: str | bool | None)
 
 
 def join(content: Iterable[str | None]) -> Html:
-    """Put pieces in a row, those that are plain text escaped."""
+    """Concatenate pieces, escaping those that are plain text."""
     return Html("".join([one if isinstance(one, Html) else escape_text(one) for one in content if one is not None]))
 
 
 def escape_text(value: str) -> str:
-    """Escape plain text for a page; characters that have no place in one are replaced."""
+    """Escape plain text for a page, replacing characters that a page cannot hold."""
     if not value.isascii():
         value = value.encode("utf-8", "replace").decode()
     return escape(value.replace("\0", "\N{REPLACEMENT CHARACTER}"))
 
 
 def soft(content: str | Html) -> Html:
-    """Make a paragraph in a muted colour."""
+    """Make a paragraph in a muted color."""
     return element("p", content, class_="ngv-soft")
 
 
@@ -72,7 +72,7 @@ def tile(value: str, label: str, *, bad: bool = False, wide: bool = False) -> Ht
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = ()) -> Html:
-    """Make a table that scrolls sideways where it is too wide; `numbers`: the columns that are set to the right."""
+    """Make a table that scrolls sideways if it is too wide; `numbers` are the columns to align right."""
     right = frozenset(numbers)
 
     def line(name: str, cells: Sequence[str]) -> Html:
@@ -91,7 +91,7 @@ def fold(summary: str, *content: str | None, opened: bool = False, class_: str =
 
 
 def render_json(content: str) -> Html:
-    """Render indented JSON, in colour unless it is long."""
+    """Render indented JSON, in color unless it is long."""
     if len(content) > _MOST_COLOURED:
         return Html(escape_text(content))
     pieces: list[str | None] = []
@@ -113,9 +113,9 @@ def render_json(content: str) -> Html:
 def draw_bar_chart(
     title: str, labels: Sequence[str], values: Sequence[float], *, bad: bool = False, at_least: float = 0
 ) -> Html:
-    """Draw one bar per label, a flat one for a value of 0; `bad` paints them in the colour of a warning.
+    """Draw one bar per label, a flat one for a value of 0; `bad` uses the warning color.
 
-    The axis reaches up to `at_least` in any case. Where there is room, the value stands above its bar.
+    The axis always reaches up to `at_least`. If there is room, the value stands above its bar.
     """
     low, high = min(0, *values), max(at_least, *values, 0)
     high = high if high > low else low + 1
@@ -137,7 +137,7 @@ def draw_bar_chart(
 
 
 def draw_row_chart(title: str, counts: Mapping[str, float], *, bad: bool = False) -> Html:
-    """Draw one bar per name, across, with the name above it: for names that are too long to stand side by side."""
+    """Draw one horizontal bar per name, with the name above it: for names that are too long to stand side by side."""
     top = max(counts.values(), default=0) or 1
     shapes: list[Html] = []
     for number, (name, value) in enumerate(counts.items(), 1):

@@ -37,11 +37,11 @@ _GROUPS = 8
 _TARGET_LENGTH = 300
 
 LinkRow = Callable[[int], str | None]
-"""Returns the address of a row's page; None if it has none."""
+"""Returns the URL of a row's page; None if it has none."""
 LinkFailures = Callable[[FailureCount], str | None]
-"""Returns the address of a list of failures."""
+"""Returns the URL of a list of failures."""
 LinkMatch = Callable[[TaskMatch], str]
-"""Returns the address of a task's two rollouts."""
+"""Returns the URL of a task's two rollouts."""
 
 
 # --- one file ---------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def render_overview(
     agent: AgentOverview | None = None,
     link_failures: LinkFailures | None = None,
 ) -> Html:
-    """Render all that is known of the file as a whole, or of one of its agents; with `link`, its tasks too."""
+    """Render all that is known about the file as a whole, or about one of its agents; with `link`, its tasks too."""
     agents = overview.agents if agent is None else [agent]
     parts: list[str | None] = []
     if run := overview.run:
@@ -64,7 +64,7 @@ def render_overview(
     parts += [_render_numbers(overview, agents[0] if agents else None), *map(soft, overview.notes)]
     if overview.learning_curve is not None:
         picture = f"data:image/png;base64,{b64encode(overview.learning_curve).decode()}"
-        parts += [element("h2", "Learning curve"), element("img", src=picture, alt="the reward while it learnt")]
+        parts += [element("h2", "Learning curve"), element("img", src=picture, alt="the reward during training")]
     if any(one.metrics for one in agents):
         rows = [[one.agent, *metric.cells] for one in agents for metric in one.metrics]
         metrics = table(["agent", *METRIC_HEADING], rows, numbers=(2, 3, 4))
@@ -166,7 +166,7 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
     elif agent.pass_rate_histogram is not None and len(agent.pass_rates) > 1:
         yield draw_bar_chart("Pass rates (tasks)", agent.pass_rate_histogram.labels, agent.pass_rate_histogram.counts)
     if agent.is_binary and points:
-        # Points at 0 and 1 only would hide behind each other.
+        # Points at only 0 and 1 would hide behind each other.
         by_length, by_calls = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
         ordered = sorted(points, key=lambda point: point.length)
         size = max(1, -(-len(ordered) // _GROUPS))
@@ -190,7 +190,7 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
 
 
 def render_rollout_diff(diff: RolloutDiff) -> Html:
-    """Render both conversations in two columns, and mark the place where they part."""
+    """Render both conversations in two columns, and mark where they diverge."""
     targets = [
         element(
             "div",
@@ -220,7 +220,7 @@ def _render_head(rollout: Rollout) -> Html:
 def _render_pair(pair: BlockPair, *, is_first: bool) -> Html:
     def render_side(block: Block | None) -> Html:
         if block is None:
-            return element("div", "The conversation has ended here.", class_="ngv-none")
+            return element("div", "The conversation ended here.", class_="ngv-none")
         return render_block(block, mark=pair.at if is_first else None, opened=is_first)
 
     sides = [render_side(pair.left), render_side(pair.right)]

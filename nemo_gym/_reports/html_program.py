@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work of a program as HTML: what it changed, what was said beside the main line, how it ended, what it kept.
+"""A program's work as HTML: what it changed, its side calls, how it ended, what it kept.
 
-All of it is text that a program or a model wrote, and may be long: each part has so much room on a page.
+All of it is text that a program or a model wrote, and may be long: each part has limited room on a page.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,16 +14,16 @@ from nemo_gym._reports.scoring import shorten
 from nemo_gym._reports.tokens import render_tokens
 
 _LINE_COST = 40
-"""A line costs a page as much as so many characters."""
+"""A line costs a page as much as this many characters."""
 _LINES_OPEN = 200
-"""A diff of up to so many lines is shown at once."""
+"""A diff of up to this many lines is shown unfolded."""
 _MOST_SAID = 5 * MOST_TEXT
 _CALLS_NAMED = 6
 _PEEK = 90
 
 
 def render_changes(changes: Sequence[ChangedFile]) -> Html:
-    """Render a diff, a fold for each file."""
+    """Render a diff, with a fold for each file."""
     heading = element("h2", "What the program changed")
     if not changes:
         return join([heading, soft("No file of the workspace.")])
@@ -59,7 +59,7 @@ def render_branches(branches: Sequence[ProgramBranch]) -> Html:
 
 
 def render_program(work: ProgramWork, *, has_failed: bool) -> Html | None:
-    """Render how the program ended and the files that were kept; a failed one shows what it printed to stderr."""
+    """Render how the program ended and the files that were kept; for a failed one, unfold what it printed to stderr."""
     folds = []
     if work.ending is not None:
         for name, text in work.ending.printed:
@@ -95,7 +95,7 @@ def _title_branch(branch: ProgramBranch) -> Html:
         label = f"{len(calls):,} calls, {calls[0]} to {calls[-1]}"
     else:
         label = f"{'Calls' if len(calls) > 1 else 'Call'} {', '.join(map(str, calls)) or 'without a number'}"
-    after = "begins anew" if branch.begins_after is None else f"goes on from call {branch.begins_after}"
+    after = "starts fresh" if branch.begins_after is None else f"continues call {branch.begins_after}"
     own = branch.blocks[branch.n_shared :]
     asked = next((block.text for block in reversed(own) if block.kind == "user" and not block.generated), "")
     peek = element("span", shorten(asked, _PEEK), class_="ngv-soft") if asked else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rollout as HTML, for the viewer's page and for reports alike: why it has its reward, and what was said.
+"""A rollout as HTML, for the viewer and for reports: why it has its reward, and what was said.
 
-What a model, a tool or a dataset wrote is always shown as the text it is.
+What a model, a tool or a dataset wrote is always shown as plain text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from nemo_gym._reports.rollout import Rollout
 from nemo_gym._reports.scoring import Scoring, ToolCall
 from nemo_gym._reports.tokens import render_tokens
 
-# Indenting puts every token id on a line of its own: beyond this the row is shown as it stands in the file.
+# Indenting puts every token id on its own line: beyond this the row is shown as it is in the file.
 _MOST_INDENTED = 1 << 20
 _MOST_RAW = 1 << 22
 _NOT_RECORDED = "not recorded"
 _CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
-_CUT_OFF = {"max_steps": "cut off at the most steps that its agent takes", "length": "cut off at the longest output"}
+_CUT_OFF = {"max_steps": "cut off at the agent's step limit", "length": "cut off at the output length limit"}
 
 _VALUE_SHOWN, _FIELD_SHOWN = 700, 100
 
@@ -66,7 +66,7 @@ def render_rollout(rollout: Rollout) -> Html:
 
 
 def render_reward(rollout: Rollout) -> Html:
-    """Render the reward or the kind of failure, coloured by how good it is."""
+    """Render the reward or the kind of failure, colored by how good it is."""
     if rollout.failure is not None:
         return element("span", f"failed: {rollout.failure.kind}", class_="ngv-reward bad")
     if rollout.reward is None:
@@ -103,14 +103,14 @@ def _render_header(rollout: Rollout) -> Iterator[Html]:
         if failure.attempts is not None:
             said.append("1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts")
         said.append(f"{failure.elapsed_s:g} s" if failure.elapsed_s is not None else "")
-        said.append("" if failure.retryable is None else "worth another try" if failure.retryable else "not retryable")
-        said.append("never to be tried again" if failure.terminal else "")
+        said.append("" if failure.retryable is None else "retryable" if failure.retryable else "not retryable")
+        said.append("never retried" if failure.terminal else "")
         where = element("span", " · ".join(filter(None, said)), class_="ngv-soft")
         message = element("div", failure.message, class_="ngv-code") if failure.message else None
         yield element("div", element("b", failure.kind), " ", where, message, class_="ngv-failure", role="alert")
     if rollout.cut_off:
         end = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
-        yield element("p", f"This rollout did not end by itself: it was {end}.", class_="ngv-warning", role="alert")
+        yield element("p", f"This rollout did not end normally: it was {end}.", class_="ngv-warning", role="alert")
     if rollout.tool_errors:
         lines = [
             element("div", element("b", one.tool), f" crashed with status {one.status}: ", element("span", one.message))
@@ -120,7 +120,7 @@ def _render_header(rollout: Rollout) -> Iterator[Html]:
 
 
 def _render_conversation(rollout: Rollout) -> Iterator[Html]:
-    """Render what the model was given, and what came of it; a reader must not take one for the other."""
+    """Render what the model was given and what it produced, so that a reader cannot confuse the two."""
     numbered = list(enumerate(rollout.blocks, 1))
     given = [(number, block) for number, block in numbered if not block.generated]
     made = [(number, block) for number, block in numbered if block.generated]
@@ -130,12 +130,12 @@ def _render_conversation(rollout: Rollout) -> Iterator[Html]:
             yield element("h2", heading)
             yield element("div", *(render_block(block, f"block-{number}") for number, block in blocks), class_=name)
     if not made and rollout.is_played:
-        note = "What the model said until then was not recorded." if rollout.failure else "The response holds nothing."
+        note = "What the model said until then was not recorded." if rollout.failure else "The response is empty."
         yield join([element("h2", until), soft(note)])
 
 
 def _render_calls(rollout: Rollout) -> Html:
-    """Render the calls to the model; for a rollout without captured calls, what is known of them together."""
+    """Render the model calls; for a rollout without captured calls, their known totals."""
     heading = element("h2", "Model calls")
     if not rollout.calls:
         usage = rollout.usage
@@ -186,7 +186,7 @@ def _format_count(value: Any) -> str:
 
 
 def _render_scoring(rollout: Rollout) -> Html | None:
-    """Render what is known of the score; None for a row that says nothing about it."""
+    """Render what is known about the score; None for a row that says nothing about it."""
     scoring = rollout.scoring
     parts = [_render_tool_calls(scoring, rollout.is_played), _render_target_and_answer(scoring, rollout.is_played)]
     if scoring.components:
@@ -208,7 +208,7 @@ def _render_scoring(rollout: Rollout) -> Html | None:
 
 
 def _render_field(name: str, value: Any) -> Html:
-    """Render a value beside its name if it is short, behind it if not."""
+    """Render a value beside its name if it is short, else folded behind it."""
     text = value if isinstance(value, str) else format_json(value)
     if len(text) <= _FIELD_SHOWN and "\n" not in text:
         shown = element("span", text or "(empty)", class_="ngv-code")
@@ -225,7 +225,7 @@ def _render_target_and_answer(scoring: Scoring, is_played: bool) -> Html | None:
         targets = targets or [soft("Neither the row nor its task names a target.")]
         sides.append(element("div", element("h3", "Target"), *targets, class_="ngv-side"))
     if is_played:
-        nothing = soft("The model gave no answer in the end.")
+        nothing = soft("The model gave no final answer.")
         answer = nothing if scoring.answer is None else _render_text(scoring.answer)
         sides.append(element("div", element("h3", "Answer"), answer, class_="ngv-side ngv-answer"))
     return element("div", *sides, class_="ngv-sides")
@@ -268,7 +268,7 @@ def _render_text(value: Any) -> Html:
     if len(text) <= _VALUE_SHOWN + _VALUE_SHOWN // 3:
         return element("div", render_json(text) if is_json else text, class_=classes)
     start = element("div", f"{text[:_VALUE_SHOWN]}…", class_=classes)
-    return join([start, soft(f"{len(text):,} characters; the whole is below.")])
+    return join([start, soft(f"{len(text):,} characters; the full text is below.")])
 
 
 def _shorten_value(value: Any) -> str:

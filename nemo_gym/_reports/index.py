@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open file: where its rows lie and what their facts are, filled in by a thread that keeps reading.
+"""An open file: where its rows are and what their facts are, filled in by a thread that keeps reading.
 
-The first rows are there at once, however large the file; rows that a run appends are picked up as they come. Only the
-facts of rows are held in memory: a row itself is read from the file when it is asked for.
+The first rows are available at once, however large the file; rows that a run appends are picked up as they come. Only
+the facts of rows are held in memory: a row itself is read from the file on demand.
 """
 
 import logging
@@ -20,9 +20,9 @@ from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
 POLL_S = 1.0
-# A smaller file is read faster than its cache would be worth a file in the user's folder.
+# A smaller file is read so fast that a cache in the user's folder is not worth it.
 CACHED_FROM_BYTES = 1 << 22
-# Between two slices other threads get their turn: whoever serves the page must not wait for the reader.
+# Between two slices other threads get a turn: whoever serves the page must not wait for the reader.
 _SLICE_BYTES = 1 << 18
 _BREATH_S = 0.0002
 _BUFFER_BYTES = 1 << 20
@@ -40,7 +40,7 @@ class Progress:
     bytes_done: int
     bytes_total: int
     complete: bool
-    """Everything that the file held when it was last looked at has been read."""
+    """Whether everything that the file held when last checked has been read."""
     n_problems: int
     """Broken lines, and the torn last line."""
     torn: bool
@@ -58,15 +58,15 @@ class Progress:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Changes whenever there are other rows than before."""
+        """Changes whenever the rows change."""
         return self.generation, self.n_rows
 
 
 def open_index(path: str | os.PathLike[str], *, user_cache_dir: Path | None = None, poll_s: float = POLL_S) -> "Index":
-    """Begin to read `path`, in a thread, and return at once. Raise ReportError if it cannot be read.
+    """Start to read `path` in a thread, and return at once. Raise ReportError if it cannot be read.
 
-    `user_cache_dir`: where large files are cached if their own folder cannot be written to. The file is watched every
-    `poll_s` seconds.
+    Large files are cached in `user_cache_dir` if their own folder is not writable. The file is checked every `poll_s`
+    seconds.
     """
     path = Path(path)
     if path.is_dir():
@@ -117,7 +117,7 @@ class Index:
 
     @property
     def columns(self) -> Columns:
-        """The facts of the rows; take it once per task, for a file that is replaced gets new ones."""
+        """The facts of the rows; get it once per operation, because a replaced file gets new ones."""
         return self._scanner.columns
 
     @property
@@ -164,7 +164,7 @@ class Index:
         return self.progress
 
     def read_row(self, row: int) -> dict[str, Any]:
-        """Read a row as it stands in the file."""
+        """Read a row from the file."""
         columns = self.columns
         if not 0 <= row < columns.n_rows:
             raise ReportError(f"{str(self.path)!r} has no row {row}: there are {columns.n_rows} so far, counted from 0")
@@ -176,7 +176,7 @@ class Index:
         except ValueError as error:
             raise ReportError(
                 f"row {row} of {str(self.path)!r} is not what it was: the file has changed.\n"
-                f"hint: wait a moment; the file is read anew when it is not merely appended to"
+                f"hint: wait a moment; the file is read again when it is not merely appended to"
             ) from error
 
     def find_row(self, task: int) -> int | None:
@@ -209,10 +209,10 @@ class Index:
         self._save(0)
 
     def _read_on(self) -> None:
-        """Read what the file holds beyond what is known."""
+        """Read the part of the file that is not known yet."""
         with open(self.path, "rb", buffering=_BUFFER_BYTES) as file:
-            if self._identity is not None and not self._identity.still_holds(file):
-                LOG.info("%s was replaced or edited and is read anew", self.path)
+            if self._identity is not None and not self._identity.still_matches(file):
+                LOG.info("%s was replaced or edited, reading it again", self.path)
                 with self._changed:
                     self._scanner, self._identity = Scanner(), None
                     self._generation, self._cached_to = self._generation + 1, 0
@@ -228,7 +228,7 @@ class Index:
         self._note(complete=at_end)
 
     def _save(self, more_than: int) -> None:
-        """Cache what was read, if more than so many bytes of it are new and there is enough to be worth a file."""
+        """Cache what was read, if more than this many bytes of it are new and the file is large enough."""
         new = self._scanner.end - self._cached_to
         if self._identity is not None and new > more_than and new >= CACHED_FROM_BYTES:
             save_cache(self.path, self._cache_dir, self._scanner, self._identity)
@@ -236,7 +236,7 @@ class Index:
 
     def _note(self, *, complete: bool = False, error: str | None = None) -> None:
         with self._changed:
-            # A file that has grown is complete until more of it was found: the page need not show progress again.
+            # A grown file stays complete until more of it is found: the page need not show progress again.
             self._complete = complete or (self._complete and error is None)
             self._error = error
             self._changed.notify_all()

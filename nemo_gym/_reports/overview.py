@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file as a whole, agent by agent: metrics with their intervals, how rewards spread, tokens, failures.
+"""A file as a whole, per agent: metrics with their intervals, reward distribution, tokens, failures.
 
-Made of the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between two calls.
+Computed from the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between calls.
 """
 
 import random
@@ -28,8 +28,8 @@ from nemo_gym._rollouts.paths import RunPaths
 
 ALL_AGENTS, NO_AGENT = "all", "(no agent)"
 LEARNING_CURVE = "learning-curve.png"
-"""The name of the picture that the overview of a file shows if it lies beside it."""
-# Beyond this a metrics file holds many tasks, and reading it would cost more memory than all else together.
+"""The name of a picture that a file's overview shows if it is beside the file."""
+# A larger metrics file holds many tasks, and reading it would cost more memory than everything else together.
 _LARGEST_REPORTED_BYTES = 1 << 22
 _POINTS = 2000
 _MOST_RATES = 1000
@@ -52,7 +52,7 @@ class TaskRate:
 
 @dataclass(frozen=True)
 class TokenUsage:
-    """The tokens of the rows that tell how many they took."""
+    """The tokens of the rows that report them."""
 
     n_known: int
     input_total: int
@@ -77,10 +77,10 @@ class FailureCount:
     kind: str
     count: int
     n_unresolved: int
-    """Rollouts among them that have no reward from another attempt either."""
+    """How many of them have no reward from another attempt either."""
     examples: list[str]
     in_failures_file: bool
-    """They are in the failures file, not in the file that is shown."""
+    """Whether they are in the failures file, not in the file shown."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class AgentOverview:
     n_cut_off: int
     n_with_tool_error: int
     mean_reward: float | None
-    """Every task counts alike."""
+    """Every task weighs the same."""
     is_binary: bool
-    """All rewards are 0 or 1."""
+    """Whether all rewards are 0 or 1."""
     metrics: list[MetricRow]
     histogram: Histogram | None
     """Of the rewards."""
     pass_rates: list[TaskRate]
-    """Worst first; an even selection where there are more than a thousand tasks."""
+    """Worst first; an even selection if there are more than a thousand tasks."""
     pass_rate_histogram: Histogram | None
     tokens: TokenUsage
     finish_reasons: dict[str, int]
@@ -114,25 +114,25 @@ class Overview:
     n_tasks: int
     n_scored: int
     n_failed: int
-    """Rollouts that have no reward although one or more attempts were made, of this file and the failures file."""
+    """Rollouts without a reward despite one or more attempts, in this file and the failures file."""
     n_requested: int | None
-    """As the run's own record says, if there is one."""
+    """From the run's own record, if there is one."""
     complete: bool
     n_problems: int
     agents: list[AgentOverview]
-    """All together first, if there are several."""
+    """All agents together first, if there are several."""
     failures: list[FailureCount]
     points: list[Point]
     """A sample of the scored rollouts."""
     notes: list[str] = field(default_factory=list)
     run: RunDescription | None = None
-    """What the run was, if it has left a record."""
+    """Describes the run, if it left a record."""
     learning_curve: bytes | None = None
-    """A picture (PNG) of the training that the run belongs to, if one lies beside the file."""
+    """A picture (PNG) of the training that the run belongs to, if there is one beside the file."""
 
 
 def make_overview(index: Index, failures: Index | None = None) -> Overview:
-    """Summarise what is indexed so far; `failures` is the index of the failures file of the same run."""
+    """Summarize what is indexed so far; `failures` is the index of the same run's failures file."""
     progress, columns, is_run = index.progress, index.columns, index.kind == "rollouts"
     rows = range(columns.n_rows)
     run_files = RunFiles(index)
@@ -142,13 +142,13 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
     agents = []
     for number, (name, tasks) in enumerate(_group_by_agent(columns)):
         computed = _compute_metrics(columns, tasks, n_requested if number == 0 else None, curves=is_run)
-        agents.append(_summarise_agent(columns, name, tasks, _merge_metrics(reported.get(name, []), computed)))
+        agents.append(_summarize_agent(columns, name, tasks, _merge_metrics(reported.get(name, []), computed)))
     notes = []
     if columns.more_fields:
         named = ", ".join(list(columns.more_fields)[:5]) + ("" if len(columns.more_fields) <= 5 else " and others")
         notes = [f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}."]
     scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
-    # The same rows each time, so that a plot does not change on its own.
+    # The same rows every time, so that a plot does not change by itself.
     sample = scored if len(scored) <= _POINTS else sorted(random.Random(0).sample(scored, _POINTS))
     failed = {key for source in (index, failures) if source is not None for key in _iter_keys(source, FAILED)}
     return Overview(
@@ -177,7 +177,7 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
 
 
 def _read_learning_curve(rollouts: Path) -> bytes | None:
-    """Return the picture that a training has left beside its evaluations."""
+    """Return the picture that a training run left beside its evaluations."""
     picture = rollouts.with_name(LEARNING_CURVE)
     with suppress(OSError):
         if picture.is_file() and picture.stat().st_size <= _LARGEST_REPORTED_BYTES:
@@ -186,7 +186,7 @@ def _read_learning_curve(rollouts: Path) -> bytes | None:
 
 
 def _group_by_agent(columns: Columns) -> list[tuple[str, list[Sequence[int]]]]:
-    """Return the tasks of each agent, each as its rows; of all agents together first, if there are several."""
+    """Return each agent's tasks, each task as its rows; all agents together first, if there are several."""
     by_agent: dict[int, list[Sequence[int]]] = {}
     for rows in group_rows(columns, range(columns.n_rows)):
         by_agent.setdefault(columns.agent[rows[0]], []).append(rows)
@@ -196,7 +196,7 @@ def _group_by_agent(columns: Columns) -> list[tuple[str, list[Sequence[int]]]]:
     return named
 
 
-def _summarise_agent(
+def _summarize_agent(
     columns: Columns, name: str, tasks: Sequence[Sequence[int]], metrics: list[MetricRow]
 ) -> AgentOverview:
     rows = array("I", chain.from_iterable(tasks))
@@ -266,7 +266,7 @@ def _compute_metrics(
 
 
 def _read_reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
-    """Return what the run's own metrics file tells of each agent; nothing if it is older than the rollouts."""
+    """Return each agent's metrics from the run's own metrics file; nothing if it is older than the rollouts."""
     path = RunPaths.of(rollouts).aggregate_metrics
     try:
         stat = path.stat()
@@ -276,12 +276,12 @@ def _read_reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
         return {
             str((entry.get("agent_ref") or {}).get("name") or NO_AGENT): list_metric_rows(entry) for entry in entries
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or not a file of ours
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a file of ours
         return {}
 
 
 def _merge_metrics(reported: Sequence[MetricRow], computed: Sequence[MetricRow]) -> list[MetricRow]:
-    """Return both without repetition; a number that is reported with its count wins, for it is what the run printed."""
+    """Return both without repetition; a number reported with its count wins, because it is what the run printed."""
     known = {row.name: row for row in computed}
     known |= {row.name: row for row in reported if row.n_scored is not None or row.name not in known}
     order = dict.fromkeys([*(row.name for row in reported if row.n_scored is not None), *known])
@@ -299,7 +299,7 @@ def _iter_keys(index: Index, flag: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
-    """Count failures by kind, in the file that is shown and in the failures file; the commonest kind comes first."""
+    """Count failures by kind, in the file shown and in the failures file; most common kind first."""
     counted: list[FailureCount] = []
     for source in (index, failures):
         if source is None:

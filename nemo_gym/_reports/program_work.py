@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program has left behind that played a rollout: how it ended, its calls beside the main line, changes, files.
+"""What a program that ran a rollout left behind: how it ended, its side calls, changes, files.
 
-A field of one of these names that has another shape belongs to its environment, and is left to others to show.
+A field with one of these names but another shape belongs to its environment, and is left to others to show.
 """
 
 import re
@@ -24,15 +24,15 @@ LineKind = Literal["added", "removed", "place", "plain"]
 
 @dataclass(frozen=True)
 class ProgramBranch:
-    """Calls of the model beside the main line, each of which goes on from the one before."""
+    """A chain of model calls beside the main line, each continuing the one before."""
 
     calls: list[int]
     """Their numbers among all calls of the rollout, from 1."""
     begins_after: int | None
-    """The number of the call that the first one goes on from; None if it began anew."""
+    """The number of the call that the first one continues; None if it started fresh."""
     blocks: list[Block]
     n_shared: int
-    """How many of the first blocks stand in the main line too."""
+    """How many of the first blocks are also in the main line."""
     tokens: TokenSequence | None
 
 
@@ -53,12 +53,12 @@ class ProgramEnding:
     """How a program ended."""
 
     exit_code: int | None
-    """None if it was ended by us."""
+    """None if we ended it."""
     seconds: float | None
     n_calls: int | None
-    """How many calls the model has answered."""
+    """How many calls the model answered."""
     printed: list[tuple[str, str]]
-    """The ends of stdout and stderr, where there are any."""
+    """The ends of stdout and stderr, if any."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,15 @@ class ProgramWork:
     ending: ProgramEnding | None
     branches: list[ProgramBranch]
     artifacts: dict[str, str]
-    """Files that were kept, by their paths."""
+    """Files that were kept, by path."""
     changes: list[ChangedFile] | None
-    """None if the row says nothing of changes."""
+    """None if the row says nothing about changes."""
     fields: frozenset[str]
     """The fields of the row that this was read from."""
 
 
 def read_program_work(row: Mapping[str, Any], main_line: Sequence[Block]) -> ProgramWork | None:
-    """Return what a program has left; None for a row that no program played. `main_line` is the row's conversation."""
+    """Return what a program left behind; None for a row without one. `main_line` is the row's conversation."""
     program, branches, artifacts, diff = (row.get(name) for name in (_PROGRAM, _BRANCHES, _ARTIFACTS, _DIFF))
     fits = {
         _PROGRAM: isinstance(program, dict) and "exit_code" in program,
@@ -98,9 +98,9 @@ def read_program_work(row: Mapping[str, Any], main_line: Sequence[Block]) -> Pro
 
 
 def read_diff(diff: str) -> list[ChangedFile]:
-    """Return the files of a unified diff with all its lines, whatever it looks like.
+    """Return the files of a unified diff with all their lines, whatever they look like.
 
-    Inside a hunk, its line counts decide what a line is: a removed line may look like the name of a file.
+    Inside a hunk, its line counts decide what a line is: a removed line may look like a file name.
     """
     files: list[ChangedFile] = []
     lines = diff.removesuffix("\n").split("\n") if diff else []
@@ -140,7 +140,7 @@ def _read_ending(program: Mapping[str, Any], row: Mapping[str, Any]) -> ProgramE
 def _read_branch(branch: Mapping[str, Any], main_line: Sequence[Block]) -> ProgramBranch:
     given, output = list_input_items(as_mapping(branch.get("responses_create_params"))), as_list(branch.get("output"))
     blocks, begins_after = read_blocks(given, output), as_int(branch.get("begins_after_call"))
-    # What a model thought may be missing from its history.
+    # A model's reasoning may be missing from its history.
     said = (block for block in main_line if block.kind != "reasoning")
     shared = takewhile(lambda block: block.kind == "reasoning" or _is_same(block, next(said, None)), blocks)
     return ProgramBranch(

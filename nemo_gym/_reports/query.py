@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer the viewer's questions about a file: results, pages, tasks, neighbours, and what there is to filter by.
+"""Answer the viewer's questions about a file: results, pages, tasks, neighbors, and the available filters.
 
 Answers come within a time budget, from what is indexed so far; asking again continues. Nothing is rendered here.
 """
@@ -34,7 +34,7 @@ PAGE_SIZE = 25
 BUDGET_S = 0.25
 _MOST_REMEMBERED = 16
 _FIELDS_FROM = 5
-"""The fields to choose from are those of this many rows, the first ones."""
+"""The available fields are taken from this many rows at the start."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Results(Generic[S]):
 
     items: S
     complete: bool
-    """Every row that is indexed was looked at."""
+    """Whether every indexed row was checked."""
     searched: float
     """The share of the indexed rows that the text search has seen; 1 without one."""
 
@@ -88,8 +88,8 @@ class ResultPage(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """Where a row stands among the results, and which are beside it."""
+class Neighbors:
+    """Where a row stands among the results, and the rows next to it."""
 
     previous: int | None
     next: int | None
@@ -100,14 +100,14 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Choices:
-    """What there is to filter by."""
+    """The available filters."""
 
     agents: tuple[str, ...]
     tools: tuple[str, ...]
     finish_reasons: tuple[str, ...]
     failure_kinds: tuple[str, ...]
     fields: tuple[str, ...]
-    """The numbers of rows that can be sorted by."""
+    """Numeric fields that rows can be sorted by."""
     columns: tuple[str, ...]
     """Every simple field of the first rows and their tasks."""
     reward_low: float | None
@@ -115,7 +115,7 @@ class Choices:
 
 
 class Browser:
-    """Answers questions about one file, and remembers the latest answers; safe to share between threads."""
+    """Answers questions about one file, and caches the latest answers; safe to share between threads."""
 
     def __init__(self, index: Index, run_files: RunFiles | None = None) -> None:
         self.index = index
@@ -127,7 +127,7 @@ class Browser:
     def find_rows(
         self, filters: Filters = Filters(), sort: str = "file", descending: bool = False, *, budget_s: float = BUDGET_S
     ) -> Results[Sequence[int]]:
-        """Return the rows that pass, as far as they are known after `budget_s`."""
+        """Return the rows that pass, as far as known after `budget_s`."""
         with self._lock:
             return self._find_rows(filters, sort, descending, budget_s)
 
@@ -142,17 +142,17 @@ class Browser:
             return Results(groups, found.complete, found.searched)
 
     def list_choices(self) -> Choices:
-        """Return what the rows that are indexed offer to filter by."""
+        """Return the filters that the indexed rows offer."""
         with self._lock:
             key = ("choices", *self.index.progress.version, bool(self._run_files.n_planned))
             found: Choices = self._remember(key, self._list_choices)
             return found
 
     def read_page(self, results: Results[Sequence[int]], number: int, size: int = PAGE_SIZE) -> ResultPage[RowSummary]:
-        """Read a page of the results, with a preview of every row; a number beyond the ends is the nearest page."""
+        """Read a page of the results, with a preview of every row; a number out of range gives the nearest page."""
         n_pages, number = _clamp_page(number, results.total, size)
         shown = results.items[number * size : (number + 1) * size]
-        items = [replace(self.summarise_row(row), preview=self._preview(row)) for row in shown]
+        items = [replace(self.summarize_row(row), preview=self._preview(row)) for row in shown]
         return ResultPage(items, number, n_pages, results.total)
 
     def read_group_page(self, grouped: Results[Groups], number: int, size: int = PAGE_SIZE) -> ResultPage[TaskGroup]:
@@ -162,18 +162,18 @@ class Browser:
         groups = [describe_group(self.index.columns, rows, self._preview(rows[0])) for rows in shown]
         return ResultPage(groups, number, n_pages, grouped.total)
 
-    def find_neighbours(self, results: Results[Sequence[int]], row: int) -> Neighbours:
+    def find_neighbors(self, results: Results[Sequence[int]], row: int) -> Neighbors:
         """Return which rows come before and after `row` in the results."""
         rows = results.items
         try:
             at = rows.index(row)
         except ValueError:
-            return Neighbours(None, None, None, results.total)
+            return Neighbors(None, None, None, results.total)
         before, after = rows[at - 1] if at else None, rows[at + 1] if at + 1 < results.total else None
-        return Neighbours(before, after, at, results.total)
+        return Neighbors(before, after, at, results.total)
 
-    def summarise_row(self, row: int) -> RowSummary:
-        """Return what the index knows of a row."""
+    def summarize_row(self, row: int) -> RowSummary:
+        """Return what the index knows about a row."""
         columns = self.index.columns
         flags, tokens_in, tokens_out = columns.flags[row], columns.input_tokens[row], columns.output_tokens[row]
         return RowSummary(
@@ -242,7 +242,7 @@ class Browser:
 
 
 def _remember(kept: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:
-    """Return what is kept under `key`, made first if need be; the least recently used is dropped."""
+    """Return the cached value of `key`, computing it if needed; drop the least recently used."""
     if key not in kept:
         kept[key] = make()
         while len(kept) > _MOST_REMEMBERED:
@@ -252,6 +252,6 @@ def _remember(kept: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) 
 
 
 def _clamp_page(number: int, total: int, size: int) -> tuple[int, int]:
-    """Return how many pages there are, and the nearest of them to `number`."""
+    """Return how many pages there are, and the one nearest to `number`."""
     n_pages = max(-(-total // size), 1)
     return n_pages, min(max(number, 0), n_pages - 1)

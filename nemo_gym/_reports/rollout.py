@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row as a reader wants it: in full, with its conversation, score and settings; or as a preview in a list.
+"""One row for a reader: in full, with its conversation, score and settings, or as a preview in a list.
 
-Any row of any file will do: what it lacks is absent, or taken from the planned row of its task. Turning it into a page
-is left to others.
+Any row of any file will do: what it lacks is absent, or taken from the planned row of its task. Rendering is done
+elsewhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,7 +76,7 @@ class Rollout:
 
     title: str
     kind: Kind
-    """Of which kind of file it is."""
+    """The kind of file it is from."""
     outcome: Literal["scored", "failed", "unscored"]
     response_id: str | None
     model: str | None
@@ -87,11 +87,11 @@ class Rollout:
     finish_reason: str
     """How the response ended; empty if the row does not say."""
     cut_off: str
-    """What ended the rollout before it was done; empty if it ended by itself."""
+    """What cut the rollout off; empty if it ended normally."""
     tool_errors: list[ToolError]
     scoring: Scoring
     settings: dict[str, Any]
-    """How the model was asked: the create params without input and tools; what is null is left out."""
+    """How the model was asked: the create params without input, tools and null values."""
     tools: list[dict[str, Any]]
     blocks: list[Block]
     calls: list[ModelCall]
@@ -99,23 +99,23 @@ class Rollout:
     failure: FailureInfo | None
     tokens: TokenSequence | None
     work: ProgramWork | None
-    """What the program has left that played it."""
+    """What the program that ran it left behind."""
     row: dict[str, Any] = field(repr=False)
 
     @property
     def is_played(self) -> bool:
-        """The row is the result of a rollout, scored or failed."""
+        """Whether the row is the result of a rollout, scored or failed."""
         return self.kind in ("rollouts", "failures")
 
 
 def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) -> Rollout:
-    """Return what there is to show of a row; `planned` is the row that was played, where a run has kept it."""
+    """Return what there is to show of a row; `planned` is the planned row, if the run kept it."""
     facts = read_facts(row)
     holder = as_mapping(row.get("sample")) if facts.kind == "profile" and "sample" in row else row
     asked = holder.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or (planned or {}).get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     params, response = as_mapping(asked), as_mapping(row.get(RESPONSE_KEY_NAME))
     task, rollout = read_index(row, TASK_INDEX_KEY_NAME), read_index(row, ROLLOUT_INDEX_KEY_NAME)
-    # A rollout that failed has no response: what its captured calls hold is what was said until then.
+    # A failed rollout has no response: its captured calls hold what was said until then.
     generated = list_output_items(response) or read_captured_items(row)
     errors = [error for error in as_list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]
     blocks = mark_tool_errors(read_blocks(list_input_items(params), generated), errors)
@@ -173,24 +173,24 @@ def _read_failure(row: Mapping[str, Any]) -> FailureInfo | None:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a list shows of a row beyond its facts, on one line each."""
+    """What a list shows of a row beyond its facts, each on one line."""
 
     asked: str = ""
-    """The last thing that a user says in the prompt."""
+    """The last user message in the prompt."""
     answer: str = ""
-    """The last thing that the model says."""
+    """The last thing the model says."""
     target: str = ""
     failure: str = ""
-    """What went wrong, for a rollout that failed."""
+    """What went wrong, for a failed rollout."""
     fields: dict[str, str] = field(default_factory=dict)
     """The simple fields of the row and of its task."""
 
 
 def preview_row(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> Preview:
-    """Return the preview of a row; `planned` is the row that was played, where a run has kept it."""
+    """Return the preview of a row; `planned` is the planned row, if the run kept it."""
     targets = read_targets(row, planned)
     items = list_output_items(as_mapping(row.get(RESPONSE_KEY_NAME)))
-    # What stands before a tool call is no answer yet.
+    # Text before a tool call is not an answer yet.
     has_answer = bool(items) and isinstance(items[-1], dict) and items[-1].get("role") == "assistant"
     return Preview(
         asked=preview_question(row, planned),
@@ -202,7 +202,7 @@ def preview_row(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None
 
 
 def preview_question(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> str:
-    """Return what was asked last in the row, on one line."""
+    """Return the last question in the row, on one line."""
 
     def iter_questions() -> Iterator[str]:
         for holder in (row, row.get("sample"), planned):
@@ -216,7 +216,7 @@ def preview_question(row: Mapping[str, Any], planned: Mapping[str, Any] | None =
 
 
 def _shorten_first(texts: Iterator[str]) -> str:
-    """Return the first text that is not empty, on one line."""
+    """Return the first non-empty text, on one line."""
     return next((line for text in texts if (line := shorten(text, _PREVIEW_LENGTH))), "")
 
 

@@ -33,7 +33,7 @@ from nemo_gym._util.row_keys import (
 Kind = Literal["rollouts", "inputs", "failures", "profile", "dataset", "other"]
 KINDS: tuple[Kind, ...] = ("rollouts", "inputs", "failures", "profile", "dataset", "other")
 MEAN_REWARD_KEYS = ("mean/reward", "avg_reward")
-"""Where a profiled task keeps the mean of its rewards, in either format."""
+"""Where a profiled task keeps its mean reward, in either format."""
 
 SCORED, FAILED, TOKENS, UNNUMBERED, TOOL_ERROR, CUT_OFF = 1, 2, 4, 8, 16, 32
 
@@ -51,15 +51,15 @@ class RowFacts(NamedTuple):
     rollout: int
     agent: str
     reward: float
-    """NaN where there is none."""
+    """NaN if there is none."""
     finish: str
     tools: tuple[str, ...]
-    """The names of the tools that were called, each once, in order."""
+    """The names of the tools that were called, in order and without duplicates."""
     failure: str
     flags: int
     input_tokens: int
     output_tokens: int
-    """-1, as for the input, where the row does not say."""
+    """-1, as for the input, if the row does not say."""
     tool_calls: int
     length: int
     fields: dict[str, float]
@@ -67,9 +67,9 @@ class RowFacts(NamedTuple):
 
 
 def parse_row(raw: bytes) -> dict[str, Any]:
-    """Return the object on a line; a ValueError says why there is none.
+    """Return the object on a line; raise a ValueError that says why there is none.
 
-    Files that other programs wrote may hold NaN or half of a surrogate pair, which strict JSON forbids: such a number
+    Files written by other programs may hold NaN or half of a surrogate pair, which strict JSON forbids: such a number
     is read as null and such a character as the replacement character.
     """
     try:
@@ -102,14 +102,14 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
     """Return the facts of any row."""
     response, params = as_mapping(row.get(RESPONSE_KEY_NAME)), as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
     failure, cut_off = read_failure_kind(row), read_cut_off(row)
-    kind = _tell_kind(row, failure, bool(response), bool(params))
+    kind = _detect_kind(row, failure, bool(response), bool(params))
     reward = _read_reward(row, kind)
     tools, tool_calls, length, flags = _measure_output(response.get("output"))
     flags |= FAILED if failure else 0 if math.isnan(reward) else SCORED
     flags |= (CUT_OFF if cut_off else 0) | (TOOL_ERROR if row.get(NG_TOOL_ERRORS_KEY) else 0)
     task = read_index(row, TASK_INDEX_KEY_NAME)
     if task is None and kind in ("rollouts", "failures"):
-        # A row without a number belongs to the task of all rows with the same input.
+        # A row without an index belongs to the task of all rows with the same input.
         content = orjson.dumps(params.get("input"), option=orjson.OPT_SORT_KEYS)
         task = int.from_bytes(hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest())
         flags |= UNNUMBERED
@@ -137,7 +137,7 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
 
 
 def read_index(row: Mapping[str, Any], key: str) -> int | None:
-    """Return a task or rollout index; None if there is none that counts from 0."""
+    """Return a task or rollout index; None if there is no valid one."""
     value = row.get(key)
     return value if type(value) is int and 0 <= value < _LARGEST_INDEX else None
 
@@ -155,7 +155,7 @@ def read_failure_message(row: Mapping[str, Any]) -> str:
 
 
 def read_cut_off(row: Mapping[str, Any]) -> str:
-    """Return what ended a rollout before it was done (`max_steps`, `length`); empty for one that ended by itself."""
+    """Return what cut a rollout off (`max_steps`, `length`); empty for one that ended normally."""
     said = row.get(NG_CUT_OFF_KEY)
     if isinstance(said, str):
         return said
@@ -163,7 +163,7 @@ def read_cut_off(row: Mapping[str, Any]) -> str:
 
 
 def iter_texts(content: Any) -> Iterator[str]:
-    """Yield the texts of a message, a summary or a reasoning, which is one string or a list of parts."""
+    """Yield the texts of a message, a summary or reasoning, which is one string or a list of parts."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
@@ -174,18 +174,18 @@ def iter_texts(content: Any) -> Iterator[str]:
 
 
 def is_tool_call(item: Mapping[str, Any]) -> bool:
-    """Return whether an output item calls a tool, of whatever kind."""
+    """Return whether an output item calls a tool of any kind."""
     kind = item.get("type")
     return isinstance(kind, str) and kind.endswith("_call")
 
 
 def read_tool_name(item: Mapping[str, Any]) -> str:
-    """Return the name of the tool that is called; hosted tools go by their type."""
+    """Return the name of the called tool; hosted tools are named by their type."""
     name = item.get("name")
     return name if isinstance(name, str) else str(item.get("type")).removesuffix("_call")
 
 
-def _tell_kind(row: Mapping[str, Any], failure: str, has_response: bool, has_params: bool) -> Kind:
+def _detect_kind(row: Mapping[str, Any], failure: str, has_response: bool, has_params: bool) -> Kind:
     if "rollout_infos" in row or "avg_reward" in row:
         return "profile"
     if failure:
@@ -243,7 +243,7 @@ def _measure_output(items: Any) -> tuple[tuple[str, ...], int, int, int]:
 
 
 def _count_characters(content: Any) -> int:
-    """Count the characters that `iter_texts` would give."""
+    """Count the characters that `iter_texts` would yield."""
     if isinstance(content, str):
         return len(content)
     if not content or not isinstance(content, list):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Select rows over the columns of a file: filter, search for a text, sort, and put the rollouts of each task together.
+"""Select rows over the columns of a file: filter, search for a text, sort, and group the rollouts of each task.
 
 Rows are numbers in file order, in ranges and arrays, so that any number of them takes little memory.
 """
@@ -33,7 +33,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def pick_evenly(items: Sequence[T], most: int) -> list[T]:
-    """Pick at most so many items, evenly spaced, both ends among them."""
+    """Pick at most `most` items, evenly spaced, including both ends."""
     if len(items) <= most or most < 2:
         return list(items[: max(most, 0)])
     return [items[number * (len(items) - 1) // (most - 1)] for number in range(most)]
@@ -49,7 +49,7 @@ def rate_passes(rewards: Sequence[float], threshold: float = PASS_REWARD) -> flo
 
 @dataclass(frozen=True)
 class Filters:
-    """Which rows to show; all that is given must hold."""
+    """Which rows to show; all conditions must hold."""
 
     text: str = ""
     reward_min: float | None = None
@@ -63,7 +63,7 @@ class Filters:
     tool_error: bool = False
     """Only rollouts in which a tool crashed."""
     cut_off: bool = False
-    """Only rollouts that were ended before they were done."""
+    """Only rollouts that were cut off."""
 
     @property
     def is_empty(self) -> bool:
@@ -71,7 +71,7 @@ class Filters:
 
 
 def filter_rows(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int]:
-    """Return the rows that pass, in file order; the text is not looked at."""
+    """Return the rows that pass, in file order; the text is ignored."""
     rows: Sequence[int] = range(n_rows)
     if filters.task is not None:
         task = columns.task
@@ -111,7 +111,7 @@ def intersect_rows(rows: Sequence[int], hits: "array[int]", n_rows: int) -> Sequ
 
 
 def sort_rows(columns: Columns, rows: Sequence[int], sort: str, descending: bool) -> Sequence[int]:
-    """Return the rows ordered by one column; those that have no value come last either way."""
+    """Return the rows ordered by one column; rows without a value come last either way."""
     if sort == "file":
         return rows[::-1] if descending else rows
     key, missing = _choose_sort_key(columns, sort)
@@ -121,7 +121,7 @@ def sort_rows(columns: Columns, rows: Sequence[int], sort: str, descending: bool
 
 
 def _choose_sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any], object]:
-    """Return what to order a row by, and the value that stands for none."""
+    """Return what to order a row by, and the value that means none."""
     if sort in ("agent", "finish_reason", "failure"):
         numbers, names = {
             "agent": (columns.agent, columns.agents),
@@ -132,7 +132,7 @@ def _choose_sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any],
         return lambda row: known[numbers[row]], ""
     if sort in ("reward", *columns.fields):
         values = columns.reward if sort == "reward" else columns.fields[sort]
-        # NaN is neither smaller nor larger than anything: as None it is told apart.
+        # NaN does not order, so it becomes None.
         return lambda row: None if math.isnan(values[row]) else values[row], None
     if sort in SORTS:
         return getattr(columns, sort).__getitem__, -1 if sort.endswith("_tokens") else None
@@ -143,9 +143,9 @@ def _choose_sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any],
 
 
 class TextSearch:
-    """The rows of one file that hold a text, searched a slice of time at a time: a gigabyte never blocks a page.
+    """Finds the rows of a file that hold a text, one slice of time at a time: a gigabyte never blocks a page.
 
-    Letters of the Latin alphabet match in either case. The whole line is searched, names of fields included.
+    Letters of the Latin alphabet match in either case. The whole line is searched, including field names.
     """
 
     def __init__(self, text: str) -> None:
@@ -157,7 +157,7 @@ class TextSearch:
         self.n_searched = 0
 
     def advance(self, path: str | os.PathLike[str], columns: Columns, n_rows: int, budget_s: float) -> None:
-        """Search on, up to row `n_rows`, until the time is used up; at least one chunk is searched."""
+        """Continue the search up to row `n_rows` until the time is used up; search at least one chunk."""
         deadline = time.monotonic() + budget_s
         with open(path, "rb", buffering=0) as file:
             while self.n_searched < n_rows:
@@ -176,7 +176,7 @@ class TextSearch:
             while at >= 0:
                 row = bisect_right(columns.offset, start + at, first, stop) - 1
                 end = columns.offset[row] + columns.size[row] - start
-                # A match between two rows is one in a broken line, or one that begins in a row and ends beyond it.
+                # A match between two rows is in a broken line, or begins in a row and ends beyond it.
                 if at + len(needle) <= end:
                     found.add(row)
                 at = chunk.find(needle, max(end, at + 1))
@@ -189,7 +189,7 @@ class TextSearch:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """One task, as one agent played it."""
+    """One task, as one agent ran it."""
 
     task: int
     task_label: str
@@ -206,7 +206,7 @@ class TaskGroup:
 
 
 class Groups:
-    """Tasks in order; the rows of a group are a stretch of one array."""
+    """Tasks in order; the rows of a group are a slice of one array."""
 
     def __init__(self, rows: "array[int]", starts: "array[int]") -> None:
         self._rows, self._starts = rows, starts
@@ -216,7 +216,7 @@ class Groups:
         return len(self.order)
 
     def __getitem__(self, position: int) -> "array[int]":
-        """Return the rows of the group at a position in the order."""
+        """Return the rows of the group at a position."""
         number = self.order[position]
         return self._rows[self._starts[number] : self._starts[number + 1]]
 
@@ -225,7 +225,7 @@ class Groups:
 
 
 def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descending: bool = False) -> Groups:
-    """Put the rows of a task and an agent together, and the tasks in order."""
+    """Group the rows by task and agent, and order the tasks."""
     if sort not in GROUP_SORTS:
         raise ValueError(f"tasks cannot be sorted by {sort!r}; known: {', '.join(GROUP_SORTS)}")
     task, agent, rollout = columns.task, columns.agent, columns.rollout
@@ -247,7 +247,7 @@ def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descen
 
 
 def describe_group(columns: Columns, rows: Sequence[int], preview: Preview) -> TaskGroup:
-    """Return the numbers of the rows of one task."""
+    """Return the statistics of one task's rows."""
     first = rows[0]
     rewards = list_scored_rewards(columns, rows)
     return TaskGroup(
@@ -265,12 +265,12 @@ def describe_group(columns: Columns, rows: Sequence[int], preview: Preview) -> T
 
 
 def list_scored_rewards(columns: Columns, rows: Sequence[int]) -> list[float]:
-    """Return the rewards that count: not those of failures."""
+    """Return the rewards that count, leaving out failures."""
     return [columns.reward[row] for row in rows if columns.flags[row] & SCORED]
 
 
 def _measure_group(columns: Columns, rows: Sequence[int], sort: str) -> tuple[float, ...]:
-    """Return what a task is ordered by, then what decides between equals; empty where nothing is known."""
+    """Return what a task is ordered by, then the tie-breakers; empty if nothing is known."""
     if sort == "rollouts":
         return (len(rows),)
     if sort == "failed":

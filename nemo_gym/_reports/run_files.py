@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other files of the run that a file belongs to: its plan, which has each task in full, its failures, its manifest.
+"""The other files of a file's run: its plan, which has each task in full, its failures, its manifest.
 
-The manifest is described for people in a few labelled lines: model, environment, dates, settings, versions. Secrets are
+The manifest is described for people in a few labeled lines: model, environment, dates, settings, versions. Secrets are
 masked again.
 """
 
@@ -39,7 +39,7 @@ class RunDescription:
 
 
 class RunFiles:
-    """The other files of the run that `index` belongs to. The plan is read once the file itself is."""
+    """The other files of the run that `index` belongs to. The plan is read after the file itself."""
 
     def __init__(self, index: Index, user_cache_dir: Path | None = None) -> None:
         self._index, self._cache_dir = index, user_cache_dir
@@ -58,34 +58,34 @@ class RunFiles:
         return self._plan.n_rows if self._plan is not None else 0
 
     def find_planned(self, row: int) -> int | None:
-        """Return where the plan has the row that `row` was played from; None without a plan, or before it is read."""
+        """Return the position in the plan of the row behind `row`; None without a plan, or before it is read."""
         columns = self._index.columns
         if self._index.kind not in ("rollouts", "failures") or columns.flags[row] & UNNUMBERED:
             return None
         plan, task = self._open_plan(), columns.task[row]
         if plan is None:
             return None
-        # All rows of a task are alike but for their index; in most plans the first of a task stands at its own place.
+        # A task's rows are alike except for their index; in most plans a task's first row stands at its own index.
         planned = plan.columns
         return task if task < planned.n_rows and planned.task[task] == task else plan.find_row(task)
 
     def read_planned(self, row: int) -> dict[str, Any] | None:
-        """Read the planned row that `row` was played from, where `find_planned` finds one."""
+        """Read the planned row behind `row`, if `find_planned` finds one."""
         found = self.find_planned(row)
         try:
             return None if found is None or self._plan is None else self._plan.read_row(found)
-        except ReportError:  # it is being replaced, as by a run that starts over
+        except ReportError:  # it is being replaced, for example by a run that starts over
             return None
 
     def read_manifest(self) -> Manifest | None:
-        """Read the run's own record, as it is now; None if there is none that can be read."""
+        """Read the run's current record; None if there is none that can be read."""
         try:
             return read_manifest(self.paths.manifest)
         except (RunFileError, OSError):
             return None
 
     def describe(self) -> RunDescription | None:
-        """Describe the run; None if it has left no record."""
+        """Describe the run; None if it left no record."""
         try:
             version = (self.paths.manifest.stat().st_mtime_ns, bool(self._index.n_rows))
         except OSError:
@@ -96,7 +96,7 @@ class RunFiles:
         return self._description[1]
 
     def _read_model_name(self) -> str | None:
-        """Return the name under which the model answered first."""
+        """Return the model name in the first answer."""
         if not self._index.n_rows:
             return None
         try:
@@ -106,7 +106,7 @@ class RunFiles:
 
     def _open_plan(self) -> Index | None:
         with self._lock:
-            # One file at a time: reading the plan as well would keep the first rows of a large file waiting.
+            # One file at a time: reading the plan too would delay the first rows of a large file.
             if self._plan is None and self._index.progress.complete and self.paths.materialized.is_file():
                 self._plan = open_index(self.paths.materialized, user_cache_dir=self._cache_dir)
                 self._plan.wait(_FIRST_WAIT_S)
@@ -114,21 +114,21 @@ class RunFiles:
 
 
 def find_run_paths(path: Path) -> RunPaths:
-    """Return the files of the run that `path` is the rollouts file or the failures file of."""
+    """Return the files of the run whose rollouts file or failures file is `path`."""
     if path.stem.endswith(_FAILURES):
         return RunPaths.of(path.with_name(path.stem.removesuffix(_FAILURES) + path.suffix))
     return RunPaths.of(path)
 
 
 def open_failures(index: Index, user_cache_dir: Path | None = None) -> Index | None:
-    """Open the failures file of the same run; None if there is none or nothing has failed."""
+    """Open the failures file of the same run; None if there is none or nothing failed."""
     path = find_run_paths(index.path).failures
     exists = path != index.path and path.is_file() and path.stat().st_size > 0
     return open_index(path, user_cache_dir=user_cache_dir) if exists else None
 
 
 def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDescription:
-    """Describe a run; `served_model` is the name under which the model answered, which the config may not tell."""
+    """Describe a run; `served_model` is the model name in its answers, which the config may not contain."""
     config, settings = copy.deepcopy(manifest.config), copy.deepcopy(manifest.settings)
     hide_secrets(config)
     hide_secrets(settings)
@@ -161,7 +161,7 @@ def _iter_servers(config: Mapping[str, Any], kind: str) -> Iterator[tuple[str, s
 def _iter_models(config: Mapping[str, Any], served_model: str | None) -> Iterator[str]:
     for number, (name, implementation, own) in enumerate(_iter_servers(config, "responses_api_models")):
         known = next(filter(None, (as_text(own.get(key)) for key in _MODEL_KEYS)), None)
-        # Rollouts tell the name of the model that plays, which is the first of the config.
+        # Rollouts give the name of the policy model, which is the first one in the config.
         known = known or (served_model if number == 0 else None)
         yield f"{known or name} ({implementation})"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a rollout has its reward: the target of its task, the answer, the calls, and what the verifier added.
+"""Why a rollout has its reward: its task's target, the answer, the calls, and what the verifier added.
 
-Which fields of a row are the task's is known where the planned row is at hand; where it is not, names decide.
+If the planned row is available, it shows which fields belong to the task; otherwise their names decide.
 """
 
 import re
@@ -26,14 +26,14 @@ METADATA_KEY = "verifier_metadata"
 _NOT_SCORING = BULKY_KEYS | {REWARD_KEY_NAME, AGENT_REF_KEY_NAME, *MEAN_REWARD_KEYS, "rollout_infos", "sample"}
 _TARGET = re.compile(r"^(expected|correct|gold|golden|reference|target|ground_truth)(_|$)")
 _LIKELY_TARGET = ("answer", "answers", "label", "solution")
-"""A target in a task; in the row of a rollout it may be what the verifier read."""
+"""A target in a task; in a rollout's row it may be what the verifier extracted."""
 
 Field = tuple[str, Any]
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call of a tool; `matched`: it was expected and made."""
+    """A tool call; `matched` means that it was both expected and made."""
 
     name: str
     arguments: Any
@@ -45,7 +45,7 @@ class Scoring:
     """What a reader compares to understand a reward."""
 
     answer: str | None
-    """The last thing that the model said; None if it said nothing in the end."""
+    """The last thing the model said; None if it said nothing at the end."""
     targets: list[Field]
     expected_calls: list[ToolCall]
     made_calls: list[ToolCall]
@@ -56,11 +56,11 @@ class Scoring:
     task_fields: list[Field]
     """The other fields of the task."""
     is_task_known: bool
-    """The planned row was at hand, so that the verifier's fields are told from the task's."""
+    """Whether the planned row was available, so that the verifier's fields are separated from the task's."""
 
 
 def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks: Sequence[Block]) -> Scoring:
-    """Sort the fields of a row, and of its planned row, by what they are for."""
+    """Sort the fields of a row, and of its planned row, by their purpose."""
     given, row_fields = dict(iter_own_fields(task or {})), dict(iter_own_fields(row))
     targets = read_targets(row, task)
     shown = {name for name, _ in targets}
@@ -83,14 +83,14 @@ def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks:
 
 
 def read_targets(row: Mapping[str, Any], task: Mapping[str, Any] | None) -> list[Field]:
-    """Return what a row says is right: fields of the task, of its metadata, or of the row, by their names."""
+    """Return what a row says is right: fields of the task, of its metadata, or of the row, by name."""
     source = task if task is not None else row
     found = {name: value for name, value in iter_own_fields(row) if _TARGET.match(name)}
     found |= {name: value for name, value in iter_own_fields(source) if _TARGET.match(name)}
     nested = as_mapping(source.get(METADATA_KEY) or row.get(METADATA_KEY))
     found |= {f"{METADATA_KEY}.{name}": value for name, value in nested.items() if _TARGET.match(name)}
     for name in _LIKELY_TARGET:
-        # Beside another target, a row's own `answer` is rather what the verifier took for the model's.
+        # Beside another target, a row's own `answer` is more likely what the verifier extracted from the model's.
         if source.get(name) is not None and (task is not None or not found):
             found[name] = source[name]
         elif nested.get(name) is not None:
@@ -108,19 +108,19 @@ def iter_own_fields(row: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def shorten(value: Any, length: int) -> str:
-    """Return a value on one line, cut off where it is long."""
+    """Return a value on one line, cut off if it is long."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         value = value[0]
     if calls := _list_calls(value):
         value = ", ".join(call.name for call in calls)
-    # Only the beginning of a text is looked at: it may be megabytes long.
+    # Only look at the beginning of a text: it may be megabytes long.
     text = value[: 4 * length] if isinstance(value, str) else _format_compact(value)[: 4 * length]
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def _list_numbers(name: str, value: Any) -> list[tuple[str, float]]:
-    """Return a number, or the numbers of an object that holds nothing else, by their own names."""
+    """Return a number, or the numbers of an object that holds nothing else, by name."""
     if type(value) in NUMBER_TYPES:
         return [(name, value)]
     if isinstance(value, dict) and value and all(type(one) in NUMBER_TYPES for one in value.values()):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks of a run are hard, easy or mixed, and how the rewards spread: what a reward profile says at a glance.
+"""Which tasks of a run are hard, easy or mixed, and how the rewards spread: a reward profile at a glance.
 
-A task is mixed when its own rollouts disagree; those teach a model most. Printing is left to the command line.
+A task is mixed if its own rollouts disagree; such tasks teach a model most. The command line does the printing.
 """
 
 import heapq
@@ -43,7 +43,7 @@ class TaskRanking:
     """The tasks at the ends of a profile."""
 
     n_tasks: int
-    """Those that have rollouts."""
+    """The tasks that have rollouts."""
     pass_threshold: float
     hardest: list[RankedTask]
     easiest: list[RankedTask]
@@ -55,7 +55,7 @@ class TaskRanking:
         return asdict(self)
 
     def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Yield a title and rows, the first one the heading, for each part that there is."""
+        """Yield a title and rows, the first row being the heading, for each non-empty part."""
         if self.histogram is not None:
             most = max(self.histogram.counts)
             bars = [
@@ -80,10 +80,10 @@ class TaskRanking:
 def rank_tasks(
     rewards: Mapping[int, Sequence[Number]], read_rows: ReadRows, pass_threshold: float | None = None
 ) -> TaskRanking:
-    """Rank the tasks whose rewards are given; `read_rows` is asked for those that are listed only."""
+    """Rank the tasks whose rewards are given; `read_rows` is called only for those that are listed."""
     threshold = PASS_REWARD if pass_threshold is None else pass_threshold
     means = {task: mean(of_task) for task, of_task in rewards.items() if of_task}
-    # Equal rewards need not have a mean that is exactly theirs.
+    # The mean of equal rewards need not equal them exactly.
     stds = {
         task: math.dist(of_task, [means[task]] * len(of_task)) / math.sqrt(len(of_task))
         for task, of_task in rewards.items()
@@ -95,10 +95,10 @@ def rank_tasks(
     rows = read_rows({task for _, task in (*hardest, *easiest, *most_mixed)})
 
     def describe(listed: list[tuple[float, int]]) -> list[RankedTask]:
-        """Describe tasks, each with the beginning of its last user message; of another text where there is none."""
+        """Describe tasks, each with the beginning of its last user message, or of another text if there is none."""
         described = []
         for _, task in listed:
-            # A prompt may hold anything, also what would move a terminal's cursor.
+            # A prompt may hold anything, including what would move a terminal's cursor.
             text = "".join(char if char.isprintable() else " " for char in preview_question(rows.get(task, {})))
             n, passed, prompt = len(rewards[task]), rate_passes(rewards[task], threshold), shorten(text, _PROMPT_LENGTH)
             described.append(RankedTask(task, n, means[task], stds.get(task, 0.0), passed, prompt))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokens of a rollout as a trainer sees them: one sequence, in which what the model wrote is trained on.
+"""The tokens of a rollout as a trainer sees them: one sequence, in which the model's own tokens are trained on.
 
-Every generated item carries the whole prompt before it. Where a prompt does not continue what came before, the
-conversation was tokenized anew in between: a place to look at. No tokenizer is needed; texts are shown where the row
-holds them. On a page, the likelier the model found what it wrote, the greener; what is trained on is underlined.
+Every generated item carries the whole prompt before it. If a prompt does not continue what came before, the
+conversation was retokenized in between: a place to look at. No tokenizer is needed; texts are shown if the row holds
+them. On a page, the more probable a token was to the model, the greener it is; tokens that are trained on are
+underlined.
 """
 
 import math
@@ -16,7 +17,7 @@ from nemo_gym._reports.html_elements import Html, element, join, soft
 from nemo_gym._util.json_shapes import as_list, as_mapping, as_number
 
 TOKEN_LIMIT = 4000
-# The least log-prob of each colour: probabilities of 90 %, 50 %, 20 % and 5 %.
+# The lowest log-prob of each color: probabilities of 90 %, 50 %, 20 % and 5 %.
 _BOUNDS = (math.log(0.9), math.log(0.5), math.log(0.2), math.log(0.05))
 _LEGEND = (("l0", "over 90 %"), ("l1", "over 50 %"), ("l2", "over 20 %"), ("l3", "over 5 %"), ("l4", "less"))
 _CONTEXT_SHOWN = 24
@@ -28,10 +29,10 @@ class Token:
 
     id: int | None
     text: str | None
-    """None where the row tells only the id."""
+    """None if the row only has the id."""
     logprob: float | None
     trained: bool
-    """The model generated it."""
+    """Whether the model generated it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def read_tokens(output: Sequence[Any]) -> TokenSequence | None:
 
 
 def _read_generated(item: Mapping[str, Any]) -> list[Token]:
-    # Texts and log-probs as the Responses API gives them on a text part.
+    # Texts and log-probs as the Responses API puts them on a text part.
     entries = [entry for part in as_list(item.get("content")) for entry in as_list(as_mapping(part).get("logprobs"))]
     known = [entry for entry in entries if isinstance(entry, dict)]
     texts = [text if isinstance(text := entry.get("token"), str) else None for entry in known]
@@ -88,12 +89,12 @@ def _list_ints(value: Any) -> list[int]:
 
 
 def render_tokens(sequence: TokenSequence) -> Html:
-    """Render the sequence, as many tokens of it as a page can bear."""
+    """Render the sequence, with as many tokens as a page can hold."""
     n_context = len(sequence.tokens) - sequence.n_trained
     said = f"{sequence.n_trained:,} tokens generated and trained on, {n_context:,} tokens of context"
-    colours = [element("span", element("i", class_=name), label) for name, label in _LEGEND]
+    colors = [element("span", element("i", class_=name), label) for name, label in _LEGEND]
     trained = element("span", element("i", class_="on"), "trained on")
-    legend = element("div", "Probability: ", *colours, trained, class_="ngv-legend")
+    legend = element("div", "Probability: ", *colors, trained, class_="ngv-legend")
     cut = len(sequence.tokens) - TOKEN_LIMIT
     more = soft(f"{cut:,} more tokens are in the raw JSON.") if cut > 0 else None
     return join([soft(said), legend, element("div", *_iter_rendered(sequence), class_="ngv-tokens"), more])

@@ -27,7 +27,7 @@ from nemo_gym._results.rows import (
     read_rollouts,
     require_distinct,
 )
-from nemo_gym._rollouts.compact import Numbered, digest_of
+from nemo_gym._rollouts.compact import NumbersByDigest, digest_of
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.files import atomic_writer, write_atomically
@@ -183,7 +183,7 @@ def _number_tasks(tasks: str | os.PathLike[str], highest: int) -> Iterator[tuple
 
     A run gives equal lines one index. Only where an index is too high for that were the lines counted one by one.
     """
-    known = Numbered()
+    known = NumbersByDigest()
     distinct = 0
     for _, raw in read_input(tasks):
         if known.find(digest := digest_of(raw)) is None:

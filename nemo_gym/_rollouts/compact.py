@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets and counters for a million rollouts in a few megabytes: what plain dicts and sets do in a hundred.
+"""Sets and counters that hold a million rollouts in a few megabytes; plain dicts and sets would take a hundred.
 
-Keys are dense in practice (tasks 0…n, rollouts 0…k), and that is what these containers are small for; scattered keys
-are right too, at the price of a dict.
+Keys are dense in practice (tasks 0…n, rollouts 0…k), and these containers are small for dense keys. Sparse keys work
+too, at the cost of a dict.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ _RECORD_BYTES = _DIGEST_BYTES - _PREFIX_BYTES + _INDEX_BYTES
 
 
 class KeySet:
-    """A set of rollouts: one bit each where tasks lie close together."""
+    """A set of rollouts: one bit each where task indices are dense."""
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}
         self._size = 0
 
     def add(self, key: Key) -> bool:
-        """Add `key`; return whether it was not there before."""
+        """Add `key`; return whether it is new."""
         word, bit = self._place(key)
         bits = self._words.get(word, 0)
         if bits & bit:
@@ -52,7 +52,7 @@ class KeySet:
 
 
 class KeyCounts:
-    """How often each rollout was counted: one `KeySet` for "once", one for "twice", and so on."""
+    """A count per rollout: one `KeySet` for "at least once", one for "at least twice", and so on."""
 
     def __init__(self) -> None:
         self._at_least: list[KeySet] = []
@@ -71,10 +71,10 @@ class KeyCounts:
 
 
 class TaskNumbers(Mapping[int, NumberT]):
-    """A number per task, 0 where none was added: a few bytes each while task indices grow without large gaps."""
+    """A number per task, 0 by default: a few bytes each while task indices grow without large gaps."""
 
     def __init__(self, typecode: str) -> None:
-        """`typecode`: what kind of numbers they are, as `array` has it."""
+        """`typecode` is the type of the numbers, as for `array`."""
         self._dense: array[NumberT] = array(typecode)
         self._scattered: dict[int, NumberT] = {}
 
@@ -104,14 +104,14 @@ class TaskNumbers(Mapping[int, NumberT]):
 
 
 class TaskCounts(TaskNumbers[int]):
-    """How many there are of each task."""
+    """A count per task."""
 
     def __init__(self) -> None:
         super().__init__("I")
 
 
-class Numbered:
-    """Remembers texts by a 16-byte digest, and the number that was given to each."""
+class NumbersByDigest:
+    """Maps texts, identified by a 16-byte digest, to numbers."""
 
     def __init__(self) -> None:
         self._buckets: dict[bytes, bytearray] = {}
@@ -121,7 +121,7 @@ class Numbered:
         if bucket is None:
             return None
         at = bucket.find(rest)
-        # A hit that straddles two records is an accident.
+        # Ignore an accidental match that straddles two records.
         while at > 0 and at % _RECORD_BYTES:
             at = bucket.find(rest, at + 1)
         return int.from_bytes(bucket[at + len(rest) : at + _RECORD_BYTES], "big") if at >= 0 else None
@@ -132,5 +132,5 @@ class Numbered:
 
 
 def digest_of(raw: bytes) -> bytes:
-    """Return what `Numbered` knows a text by."""
+    """Return the digest by which `NumbersByDigest` identifies a text."""
     return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES).digest()

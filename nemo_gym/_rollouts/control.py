@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run is stopped from outside, and when it stops itself because too much fails.
 
-Signal handlers are installed elsewhere: here are only methods that they, or another thread, may call.
+Signal handlers are installed elsewhere; they, or another thread, may call the methods here.
 """
 
 import asyncio
@@ -17,50 +17,50 @@ from nemo_gym._transport.failures import Failure
 
 _CAUSE_SHOWN = 400
 _FIRST_CALLS_S = 30.0
-# So many refusals in a row end a run, before and after a first rollout was scored.
+# This many refusals in a row end a run, before and after the first scored rollout.
 _FIRST_REFUSALS, _LATER_REFUSALS = 3, 10
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b|\b\d+(?:\.\d+)?")
 
 
 class RunControl:
-    """Asked once, a run starts no more rollouts; asked twice, it also cancels those that run."""
+    """The first stop request stops new rollouts; the second also cancels the running ones."""
 
     def __init__(self) -> None:
-        # Appending is atomic, so that a signal handler and another thread may ask at the same moment.
+        # Appending is atomic, so a signal handler and another thread may request a stop at the same moment.
         self._requests = list[None]()
         self._reason: str | None = None
         self._watcher: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None
 
     def request_stop(self) -> Literal["stopping", "cancelling"]:
-        """Stop dispatching, or if that was asked before, cancel what runs; return which of the two it is now."""
+        """Stop dispatching or, on a second request, cancel the running rollouts; return which of the two applies."""
         self._requests.append(None)
         self._notify_watcher()
         return "cancelling" if self.is_cancelling else "stopping"
 
     def abort(self, reason: str) -> None:
-        """Give the run up: start nothing more and cancel what runs. The first reason counts."""
+        """Give up: start nothing more and cancel the running rollouts. The first reason counts."""
         if self._reason is None:
             self._reason = reason
         self._notify_watcher()
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether no more rollouts are to be started."""
+        """Whether no more rollouts should start."""
         return bool(self._requests) or self._reason is not None
 
     @property
     def is_cancelling(self) -> bool:
-        """Return whether rollouts that run are to be cancelled."""
+        """Whether running rollouts should be cancelled."""
         return len(self._requests) > 1 or self._reason is not None
 
     @property
     def abort_reason(self) -> str | None:
-        """Return why the run was given up, if it was."""
+        """Why the run was given up, if it was."""
         return self._reason
 
     @contextmanager
     def call_on_change(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Call `on_change` in the running loop at every change meanwhile, from wherever it was made."""
+        """Within the context, call `on_change` in the running loop at every change, from whichever thread it comes."""
         assert self._watcher is None, "one run at a time"
         self._watcher = (asyncio.get_running_loop(), on_change)
         try:
@@ -71,7 +71,7 @@ class RunControl:
     def _notify_watcher(self) -> None:
         if self._watcher is not None:
             loop, on_change = self._watcher
-            with suppress(RuntimeError):  # the loop was closed in this moment: nothing runs any more
+            with suppress(RuntimeError):  # the loop was closed at this moment: nothing is running any more
                 loop.call_soon_threadsafe(on_change)
 
 
@@ -84,7 +84,7 @@ class _Cause(NamedTuple):
 
 
 class FailureRateGuard:
-    """Says when too many of the latest rollouts failed. Cancelled ones, and those to be kept nowhere, do not count."""
+    """Detects when too many recent rollouts failed. Cancelled and unrecorded ones do not count."""
 
     def __init__(self, max_rate: float, min_samples: int = 50, window: int = 500) -> None:
         assert 0.0 <= max_rate <= 1.0, f"a rate lies between 0 and 1, not {max_rate}"
@@ -94,7 +94,7 @@ class FailureRateGuard:
         self._examples = dict[_Cause, str]()
 
     def note(self, outcome: Outcome) -> str | None:
-        """Count `outcome`; return the reason to give the run up, if there is one now."""
+        """Count `outcome`; return the reason to give up, if there is one now."""
         if isinstance(outcome, Failed):
             if outcome.failure.kind == "cancelled" or not outcome.persist:
                 return None
@@ -135,38 +135,38 @@ class FailureRateGuard:
         for cause, count in causes.items():
             kinds[cause.kind] += count
         lines.append("failures by kind: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
-        lines.append("hint: remove the cause, then play what is left with `--resume`; `--max-failure-rate` allows more")
+        lines.append("hint: remove the cause, then run the rest with `--resume`; `--max-failure-rate` allows more")
         return "\n".join(lines)
 
 
 class EndpointGuard:
-    """Says when no rollout can succeed: the model refuses every call, or nobody answers at its URL from the start."""
+    """Detects that no rollout can succeed: the model refuses every call, or nothing has ever answered at its URL."""
 
     def __init__(
-        self, planned: int, *, must_be_there: bool = False, clock: Callable[[], float] = time.monotonic
+        self, planned: int, *, check_reachable: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`must_be_there`: nobody has asked the endpoint yet whether it answers."""
+        """`check_reachable` means that nobody has checked yet whether the endpoint answers."""
         self._planned, self._has_scored = planned, False
         self._refusals = self._absences = 0
-        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if must_be_there else 0.0)
+        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if check_reachable else 0.0)
 
     def note(self, outcome: Outcome) -> str | None:
-        """Count a rollout that has ended; return the reason to give the run up, if there is one now."""
+        """Count a finished rollout; return the reason to give up, if there is one now."""
         if isinstance(outcome, Failed):
             return self.note_failure(outcome.failure)
         self._has_scored, self._refusals, self._ends_s = True, 0, 0.0
         return None
 
     def note_failure(self, failure: Failure) -> str | None:
-        """Count a failed attempt; return the reason to give the run up, if there is one now."""
+        """Count a failed attempt; return the reason to give up, if there is one now."""
         if failure.kind == "cancelled":
             return None
         self._refusals = self._refusals + 1 if failure.is_refused else 0
-        self._absences += failure.is_not_there
+        self._absences += failure.is_unreachable
         if self._refusals >= min(self._planned, _LATER_REFUSALS if self._has_scored else _FIRST_REFUSALS):
             return self._describe_refusal(failure)
         if (
-            failure.is_not_there
+            failure.is_unreachable
             and self._absences >= min(self._planned, _FIRST_REFUSALS)
             and self._clock() < self._ends_s
         ):

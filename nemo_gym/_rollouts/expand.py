@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a run: input lines become rows with an agent, merged create params, a task index and a rollout index.
+"""The plan of a run: turn input lines into rows with an agent, merged create params, a task index and a rollout index.
 
-All rows are checked before any is played, in one pass and with flat memory: the plan goes to a draft file, which takes
-its place only when the run begins. How lines are read, and what has been played already, is decided elsewhere.
+All rows are checked before any is run, in one pass and with constant memory: the plan goes to a draft file, which
+replaces the real one only when the run begins. Other modules read the lines and know what has already run.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from nemo_gym._config.problems import explain
 from nemo_gym._data.rows import BadRow, Offending
-from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
+from nemo_gym._rollouts.compact import KeySet, NumbersByDigest, TaskCounts, digest_of
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, write_error
 from nemo_gym._rollouts.types import Row
@@ -41,7 +41,7 @@ _REASONS_TOLD, _RANGES_TOLD = 20, 20
 
 
 class BadRows(GymError, ValueError):
-    """Rows of an input cannot be played."""
+    """Some input rows cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -49,35 +49,35 @@ class ExpandSettings:
     """How input lines become rollouts."""
 
     agent_name: str | None = None
-    """The agent of rows that name none; if not given, the only one of `known_agents`."""
+    """The agent of rows that name none; by default the only one in `known_agents`."""
     limit: int | None = None
-    """How many lines to take from the top; all of them if not given."""
+    """How many lines to take from the top; by default all."""
     repeats: int | Mapping[str, int] = 1
-    """Rollouts per line: a number, or one per agent, with `_default` for those that are not listed."""
+    """Rollouts per line: a number, or one per agent, with `_default` for agents that are not listed."""
     add_seed: bool = False
     """Send the rollout index to the model as the sampling seed."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Create params that replace those of every row, key by key."""
+    """Create params that override those of every row, key by key."""
     prompt: Callable[[Row], Row] | None = None
-    """Fills in a row's prompt; a GymError that it raises is a reason why the row cannot be played."""
+    """Fills in a row's prompt; if it raises a GymError, the row cannot be run."""
     skills_ref: Mapping[str, Any] | None = None
     """The skills that every row is given."""
     shard: Shard | None = None
-    """Take only the tasks of this shard; the others count all the same."""
+    """Take only the tasks of this shard; the others are still numbered."""
     known_agents: Collection[str] | None = None
-    """The agents that a row may name; None: whichever it names."""
+    """The agents that a row may name; None means any."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was written to the draft of the materialized inputs."""
+    """Describes the draft of the materialized inputs."""
 
     rollouts: int
     tasks: int
     agents: Mapping[str, int]
-    """How many rollouts each agent has."""
+    """Number of rollouts per agent."""
     per_task: Mapping[int, int]
-    """How many each task has."""
+    """Number of rollouts per task."""
     sha256: str
     warnings: tuple[str, ...]
 
@@ -85,7 +85,7 @@ class Plan:
 def materialize(
     lines: Iterable[tuple[int, bytes]], settings: ExpandSettings, source: str | os.PathLike[str], paths: RunPaths
 ) -> Plan:
-    """Write the plan to `paths.materialized_draft`; BadRows, and no draft, unless every row can be played."""
+    """Write the plan to `paths.materialized_draft`; if any row cannot be run, raise BadRows and leave no draft."""
     draft = paths.materialized_draft
     try:
         draft.parent.mkdir(parents=True, exist_ok=True)
@@ -95,11 +95,11 @@ def materialize(
             os.fsync(file.fileno())
         if not plan.rollouts and settings.shard is not None:
             raise BadRows(
-                f"shard {settings.shard} of {source} holds no task.\nhint: deal its tasks out to fewer shards, and see "
+                f"shard {settings.shard} of {source} holds no task.\nhint: use fewer shards, and check "
                 f"that their `{TASK_INDEX_KEY_NAME}`, if rows have one, count from 0 without gaps"
             )
         if not plan.rollouts:
-            raise BadRows(f"{source} holds no rows: there is nothing to play.\nhint: it should be JSONL, a row a line")
+            raise BadRows(f"{source} holds no rows: there is nothing to run.\nhint: use JSONL, with one row per line")
         return plan
     except BaseException as error:
         draft.unlink(missing_ok=True)
@@ -111,10 +111,10 @@ def materialize(
 def expand(
     lines: Iterable[tuple[int, bytes]], settings: ExpandSettings, source: str | os.PathLike[str]
 ) -> Iterator[Row]:
-    """Yield the rollouts of `lines`, repeats side by side.
+    """Yield the rollouts of `lines`, with a line's repeats next to each other.
 
-    Rows that cannot be played end the stream: after them the rest is only checked, and BadRows tells of all of them at
-    the end. So a consumer acts on a row only after it has seen the last one, as `materialize` does.
+    After the first bad row, the rest is only checked, and BadRows reports all bad rows at the end. So a consumer must
+    not act on any row before it has seen the last one; see `materialize`.
     """
     _check_overrides(settings.overrides)
     problems, tasks, count = Offending(str(source), most_reasons=_REASONS_TOLD, most_ranges=_RANGES_TOLD), _Tasks(), 0
@@ -130,12 +130,12 @@ def expand(
         except BadRow as bad:
             problems.add(number, bad)
     if problems:
-        head = f"{problems.count} of {count} rows of {source} cannot be played; nothing was started."
+        head = f"{problems.count} of {count} rows of {source} cannot be run; nothing was started."
         raise BadRows("\n".join([head, *problems.describe()]))
 
 
 def _check_overrides(overrides: Mapping[str, Any]) -> None:
-    """Refuse create params that no row could be played with: whoever gave them is told, not every row."""
+    """Reject overrides that no row could be run with, once instead of for every row."""
     given = {"input": "", **overrides}
     try:
         NeMoGymResponseCreateParamsNonStreaming.model_validate(given)
@@ -171,7 +171,7 @@ def _find_unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> I
 
 
 def _prepare(raw: bytes, settings: ExpandSettings) -> Row:
-    """Return the row on a line, complete but for its indices."""
+    """Return the row on a line, complete except for its indices."""
     row = _parse(raw)
     params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     if params is not None and not isinstance(params, dict):
@@ -204,13 +204,13 @@ def _parse(raw: bytes) -> Row:
 
 
 def _check_params(params: Row) -> Row:
-    """Return `params` as they are: what the model of a request would add by default is not for the plan to add."""
+    """Check `params` and return them unchanged: the plan must not add the request model's defaults."""
     try:
         NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=False)
         first = problems[0]
-        # Item 7 of one row and item 9 of the next are the same mistake: positions would make every row its own reason.
+        # Item 7 in one row and item 9 in the next are the same mistake: positions would give every row its own reason.
         place = ".".join("*" if isinstance(part, int) else part for part in first["loc"])
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise BadRow((f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}{more}",)) from None
@@ -232,7 +232,7 @@ def _choose_agent(row: Row, settings: ExpandSettings) -> Row:
 def _find_only_agent(known: Collection[str] | None) -> str:
     if known is not None and len(known) == 1:
         return next(iter(known))
-    there = f" (there are {', '.join(sorted(known))})" if known else ""
+    there = f" (one of {', '.join(sorted(known))})" if known else ""
     raise BadRow(
         (
             f"no agent: choose one with `--agent`, which is `agent_name`{there}, "
@@ -266,7 +266,7 @@ def _make_rollout(row: Row, task: int, rollout: int, add_seed: bool) -> Row:
 
 
 def _read_extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the request carries besides the parameters of the Responses API."""
+    """Return the request's fields beyond the parameters of the Responses API."""
     try:
         extra = json.loads(metadata.get("extra_body") or "{}")
     except ValueError:
@@ -277,10 +277,10 @@ def _read_extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 class _Tasks:
-    """Which task a line belongs to, and how many rollouts that task has so far."""
+    """Tracks which task a line belongs to, and how many rollouts that task has so far."""
 
     def __init__(self) -> None:
-        self._numbered = Numbered()
+        self._numbered = NumbersByDigest()
         self._ours = KeySet()
         self._rollouts = TaskCounts()
         self._next = 0
@@ -305,11 +305,11 @@ class _Tasks:
 
     def _check_index(self, given: object) -> int:
         if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            raise BadRow((f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 on",))
+            raise BadRow((f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 up",))
         if (given, 0) in self._ours:
             raise BadRow(
                 (
-                    f"`{TASK_INDEX_KEY_NAME}` is already the number of a row above that has none of its own; "
+                    f"`{TASK_INDEX_KEY_NAME}` is already taken by an earlier row without an index; "
                     f"number all rows, or none",
                 )
             )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of an input file as a stream: plain, gzip or zstd, a file, a pipe or standard input, read once.
+"""Read the lines of an input once, as a stream: plain, gzip or zstd; a file, a pipe or standard input.
 
-What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
+The content of a line is not examined here, except for what no editor shows: byte order mark, line ends, blank lines.
 """
 
 import os
@@ -21,13 +21,13 @@ class InputError(GymError, ValueError):
 
 
 class InputNotFoundError(InputError, FileNotFoundError):
-    """An input file is not there."""
+    """An input file does not exist."""
 
 
 def read_input(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
-    """Yield number (from 1) and content of every line of `path` that is not blank, without its line end.
+    """Yield the number (from 1) and content of every non-blank line of `path`, without its line end.
 
-    `-` is standard input. Whether the content is gzip or zstd is seen from its first bytes, not from the name.
+    `-` is standard input. Gzip and zstd are detected from the first bytes, not from the name.
     """
     with _open_file(path) as file:
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a run: one line a rollout, appended to the output if it was scored and to the failures if it was not.
+"""The record of a run: one line per rollout, appended to the output if it was scored, else to the failures.
 
-A line is handed to the system whole, so a killed process loses nothing that it had recorded; a line that a crash of the
-machine tore is cut off and kept aside on resuming. What is still to be played is worked out elsewhere.
+A line is handed to the OS whole, so a killed process loses nothing it recorded. A line torn by a machine crash is cut
+off and kept aside on resume. `resume` works out what is still to run.
 """
 
 import json
@@ -33,7 +33,7 @@ _TAIL_BYTES = 1 << 16
 
 
 class Journal:
-    """Records outcomes. A context manager: leaving it notes in the manifest how the run ended."""
+    """Records outcomes. A context manager: on exit, it notes in the manifest how the run ended."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Journal:
         sync_every_s: float | None = SYNC_EVERY_S,
         max_attempts: int | None = None,
     ) -> None:
-        """Open the logs; `manifest.counts` says what the run has behind it.
+        """Open the logs; `manifest.counts` holds the counts so far.
 
-        `max_attempts`: how often a rollout that fails may be played in all, over resumed runs; None for no limit.
+        `max_attempts` is how often a failing rollout may run in total, across resumed runs; None means no limit.
         """
         self._paths, self._manifest = paths, manifest
         self._scored = manifest.counts.scored
@@ -54,14 +54,14 @@ class Journal:
         self._closed = False
         self.most_in_flight: int | None = None
         self.given_up, self._max_attempts = manifest.counts.failed, max_attempts
-        """Of the failed rollouts, those that a resumed run will not play again."""
+        """How many of the failed rollouts a resumed run will not run again."""
 
     @classmethod
     def begin(cls, paths: RunPaths, manifest: Manifest, **settings: Any) -> Self:
-        """Begin a new run: the files of the run before give way to this one, whose plan lies in the draft.
+        """Begin a new run: replace the files of the earlier run; the new plan is in the draft.
 
-        Called once the run can really play its first row. The plan comes last: a run that died in here left none, so
-        that nothing half-begun can be resumed.
+        Call it once the run can really start its first row. The plan is moved last: a run that dies in here leaves
+        none, so that nothing half-begun can be resumed.
         """
         outdated = (paths.materialized, paths.output, paths.failures, paths.aggregate_metrics)
         try:
@@ -72,18 +72,18 @@ class Journal:
         except OSError as error:
             if isinstance(error, RunFileError):
                 raise
-            raise write_error(paths.output, error, "choose an output in a folder that you may write to") from error
+            raise write_error(paths.output, error, "choose an output in a folder that you can write to") from error
         return cls(paths, manifest, **settings)
 
     @classmethod
     def resume(cls, paths: RunPaths, manifest: Manifest, **settings: Any) -> Self:
-        """Go on with a run; `manifest.counts` says what it has behind it."""
+        """Continue a run; `manifest.counts` holds the counts so far."""
         write_manifest(paths.manifest, manifest)
         return cls(paths, manifest, **settings)
 
     @property
     def counts(self) -> Counts:
-        """Tell what has become of the planned rollouts so far."""
+        """What became of the planned rollouts so far."""
         requested, failed = self._manifest.counts.requested, self._failed.total()
         return Counts(
             requested=requested,
@@ -94,14 +94,14 @@ class Journal:
         )
 
     def record(self, outcome: Outcome) -> None:
-        """Write `outcome` where it belongs and count it; RunFileError if that is impossible."""
+        """Write `outcome` to the right file and count it; raise RunFileError if that fails."""
         if isinstance(outcome, Scored):
             self._output.append(outcome.line or encode_line(outcome.result))
             self._scored += 1
         else:
             if outcome.persist:
                 self._failures.append(KNOWN_SECRETS.mask_bytes(encode_line(build_failed_row(outcome))))
-            if outcome.failure.kind != "cancelled":  # which was not played to an end, and is played again
+            if outcome.failure.kind != "cancelled":  # a cancelled rollout did not finish, and will run again
                 self._failed[outcome.failure.kind] += 1
                 self.given_up += self._max_attempts is not None and is_given_up(outcome, self._max_attempts)
         self._disk.sync_if_due(self._output, self._failures)
@@ -135,7 +135,7 @@ class Journal:
 
 
 def build_failed_row(outcome: Failed) -> Row:
-    """Return the line of a failed rollout: what the agent said of it, if anything, and what we know."""
+    """Return the line of a failed rollout: what the agent said about it, if anything, and what we know."""
     said = outcome.result or {}
     failure = outcome.failure
     return {
@@ -159,7 +159,7 @@ def build_failed_row(outcome: Failed) -> Row:
 
 
 def is_given_up(failed: Failed, max_attempts: int) -> bool:
-    """Return whether a resumed run will not play this rollout again."""
+    """Return whether a resumed run will not run this rollout again."""
     if not failed.persist:
         return False
     before = failed.row.get(ATTEMPT_INDEX_KEY_NAME) or 0
@@ -168,17 +168,17 @@ def is_given_up(failed: Failed, max_attempts: int) -> bool:
 
 
 def uses_up_attempt(kind: str, cause: object) -> bool:
-    """Return whether a failure uses up one of the rollout's chances.
+    """Return whether a failure uses up one of the rollout's attempts.
 
-    Who stops a run does not mean to, and a wrong key, model or URL says nothing about the rollout.
+    Stopping a run does not, and neither does a wrong key, model or URL, which says nothing about the rollout.
     """
     return kind != "cancelled" and not (kind == "model_endpoint" and cause in (*REFUSED, *NOT_THERE))
 
 
 def repair(log: Path) -> str | None:
-    """Make `log` end with a whole line, so that it can be appended to; a notice if a line had to go.
+    """Make `log` end with a whole line, so that it can be appended to; return a notice if a line was removed.
 
-    A cut-off end is moved to `<log>.torn`. A last row that lacks only its newline is complete and stays.
+    A torn last line is moved to `<log>.torn`. A last row that lacks only its newline is complete and stays.
     """
     try:
         with open(log, "r+b") as file:
@@ -196,7 +196,7 @@ def repair(log: Path) -> str | None:
         raise write_error(log, error, "the file must be writable to be resumed") from error
     return (
         f"the last line of {log} was cut off ({len(last)} bytes); it was moved to {torn_path(log).name}, "
-        f"and its rollout is played again"
+        f"and its rollout will run again"
     )
 
 
@@ -222,11 +222,11 @@ def _is_row(line: bytes) -> bool:
 
 
 def encode_line(row: Row) -> bytes:
-    """Return the line of a row, also of one with values that JSON has no place for."""
+    """Return the line of a row, including a row with values that JSON cannot represent."""
     try:
         return dumps_line(row)
     except TypeError:
-        # Half a surrogate pair, or a number past 64 bits: rare, not JSON's fault, and no reason to lose a rollout.
+        # Half a surrogate pair, or a number past 64 bits: rare, and no reason to lose a rollout.
         plain: Any = json.loads(json.dumps(row, default=str), parse_constant=lambda _: None)
         return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
@@ -248,7 +248,7 @@ class _Log:
             while written < len(line):
                 written += os.write(self.fd, memoryview(line)[written:])
         except OSError as error:
-            # Half a line may be there by now; shortening a file needs no room.
+            # Half a line may have been written; truncating a file needs no space.
             os.ftruncate(self.fd, self._end)
             raise write_error(self.path, error, _RESUMABLE) from error
         self._end += len(line)
@@ -261,7 +261,7 @@ class _Log:
 
 
 class _Disk:
-    """Brings logs to the disk now and then, on a thread of its own: a slow disk must not hold up the event loop."""
+    """Syncs logs to disk periodically, on its own thread: a slow disk must not hold up the event loop."""
 
     def __init__(self, every_s: float | None) -> None:
         self._every_s = every_s

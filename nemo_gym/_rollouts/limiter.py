@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many rollouts may run at once: a fixed number, or one that is found by watching how the endpoint copes.
+"""How many rollouts may run at once: a fixed number, or one found by watching how the endpoint copes.
 
 Limits only count and decide; they never wait and start nothing.
 """
@@ -15,12 +15,12 @@ from nemo_gym._rollouts.types import Outcome, Scored
 from nemo_gym._transport.failures import Failure
 
 _OVERLOAD = re.compile(r"\banswered (?:429|503|504|529)\b|rate.?limit|too many requests|\boverloaded\b", re.IGNORECASE)
-# Latency that came from load falls about as much as the load does.
+# Latency caused by load falls about as much as the load does.
 _CLEARLY_LOWER, _CLEARLY_FASTER = 0.6, 0.8
 
 
 class Limiter(Protocol):
-    """What admits rollouts."""
+    """Decides whether rollouts may start."""
 
     @property
     def limit(self) -> int: ...
@@ -30,22 +30,22 @@ class Limiter(Protocol):
     def most_in_flight(self) -> int: ...
 
     def acquire(self) -> bool:
-        """Return whether one more may start now; if so, it counts as running."""
+        """Return whether one more may start now; if so, count it as running."""
 
     def release(self, outcome: Outcome, latency_s: float) -> None:
-        """Hear that one ended, after `latency_s` seconds."""
+        """Note that a rollout ended, after `latency_s` seconds."""
 
     def note_retry(self, failure: Failure) -> None:
-        """Hear that one that still runs failed in this way and is played again."""
+        """Note that a running rollout failed in this way and is retried."""
 
 
 def is_overload(failure: Failure) -> bool:
-    """Return whether `failure` says that there were too many at once: by a missed deadline, or in so many words."""
+    """Return whether `failure` means that too many ran at once: a missed deadline, or an explicit message."""
     return failure.kind == "timeout" or (failure.retryable and _OVERLOAD.search(failure.message) is not None)
 
 
 class FixedLimit:
-    """Always the same number."""
+    """A constant limit."""
 
     def __init__(self, limit: int) -> None:
         assert limit >= 1, f"at least one rollout must be allowed to run, not {limit}"
@@ -68,15 +68,15 @@ class FixedLimit:
 
 @dataclass(frozen=True)
 class AdaptiveSettings:
-    """How an adaptive limit moves. Latency means the median of the rollouts scored at the first attempt."""
+    """How an adaptive limit moves. Latency means the median over rollouts scored on the first attempt."""
 
     start: int = 32
     maximum: int = 1024
     latency_factor: float = 3.0
-    """Latency holds while it is at most this many times the best one seen. An inference server that batches slows
-    every request down long before its throughput stops growing."""
+    """Latency is acceptable while it is at most this many times the best one seen. An inference server that batches
+    slows every request down long before its throughput stops growing."""
     fast_enough_s: float = 1.0
-    """A latency below this always holds."""
+    """A latency below this is always acceptable."""
     leave_fast_growth_at: float = 0.1
     """The share of overload in a round that ends doubling for good."""
     unseen_every_s: float = 1.0
@@ -84,22 +84,22 @@ class AdaptiveSettings:
     unseen_maximum: int = 256
     """…up to this."""
     round_minimum: int = 8
-    """A round is as many endings as the limit, but never fewer than this."""
+    """A round lasts until as many rollouts have ended as the limit allows, but at least this many."""
 
 
 class _Strain(NamedTuple):
-    """Where latency first did not hold."""
+    """Where latency first became unacceptable."""
 
     limit: float
     median_s: float
 
 
 class AdaptiveLimit:
-    """Doubles each round until the endpoint shows strain, then creeps up by a square root and yields in proportion.
+    """Doubles each round until the endpoint shows strain, then grows by a square root and backs off in proportion.
 
     A round in which every rollout was refused halves the limit; one in which a few were lowers it by that share, so
-    that faults which have nothing to do with load do not starve a run. Where less load does not bring latency down,
-    the tasks are longer, and the longer latency becomes the measure.
+    that faults unrelated to load do not starve a run. If less load does not bring latency down, the tasks are longer,
+    and the longer latency becomes the baseline.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class AdaptiveLimit:
     def acquire(self) -> bool:
         if self.in_flight >= self.limit:
             self._was_full = True
-            if self._unseen_since is None or not self._grow_unseen(self._unseen_since):
+            if self._unseen_since is None or not self._grow_without_results(self._unseen_since):
                 return False
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -128,12 +128,12 @@ class AdaptiveLimit:
 
     def release(self, outcome: Outcome, latency_s: float) -> None:
         self.in_flight -= 1
-        # What began under a higher limit says nothing about this one.
+        # A rollout that began under a higher limit says nothing about this one.
         if self._clock() - latency_s < self._lowered_at:
             return
         if isinstance(outcome, Scored):
             self._scored += 1
-            if outcome.attempts == 1:  # else it holds the pauses between attempts
+            if outcome.attempts == 1:  # otherwise the latency includes pauses between attempts
                 self._latencies_s.append(latency_s)
             self._count(overloaded=False)
         elif outcome.failure.kind != "cancelled":
@@ -157,7 +157,7 @@ class AdaptiveLimit:
         self._latencies_s = list[float]()
 
     def _judge_round(self) -> float:
-        """Return the limit that this round speaks for."""
+        """Return the limit that this round suggests."""
         overload_share = self._overloaded / self._ended
         slowdown = self._measure_slowdown()
         if overload_share > self._settings.leave_fast_growth_at or slowdown > 1.0:
@@ -168,11 +168,11 @@ class AdaptiveLimit:
         return kept + (kept if self._doubling else math.sqrt(self._exact))
 
     def _measure_slowdown(self) -> float:
-        """Return by how much latency is beyond what holds; 1 if it holds or is not known."""
+        """Return by how much latency exceeds what is acceptable; 1 if it does not, or is unknown."""
         if not self._latencies_s:
             return 1.0
         median_s = sorted(self._latencies_s)[len(self._latencies_s) // 2]
-        if self._best_s is None or median_s < self._best_s or self._is_not_load(median_s):
+        if self._best_s is None or median_s < self._best_s or self._is_unrelated_to_load(median_s):
             self._best_s = median_s
         slowdown = median_s / max(self._best_s * self._settings.latency_factor, self._settings.fast_enough_s)
         if slowdown <= 1.0:
@@ -181,16 +181,16 @@ class AdaptiveLimit:
             self._strained_at = _Strain(self._exact, median_s)
         return max(1.0, slowdown)
 
-    def _is_not_load(self, median_s: float) -> bool:
-        """Return whether latency stayed although the limit was lowered because of it."""
+    def _is_unrelated_to_load(self, median_s: float) -> bool:
+        """Return whether latency stayed high although the limit was lowered because of it."""
         before = self._strained_at
         if before is None or self._exact > before.limit * _CLEARLY_LOWER:
             return False
         self._strained_at = None
         return median_s > before.median_s * _CLEARLY_FASTER
 
-    def _grow_unseen(self, since: float) -> bool:
-        """Grow if nothing is known yet, and return whether: slow rollouts must not hold a run at its start."""
+    def _grow_without_results(self, since: float) -> bool:
+        """Grow if nothing is known yet, and return whether it did: slow rollouts must not hold a run at its start."""
         now, bound = self._clock(), min(self._settings.unseen_maximum, self._settings.maximum)
         if now - since < self._settings.unseen_every_s or self.limit >= bound:
             return False

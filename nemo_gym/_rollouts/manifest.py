@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run was, in `<stem>_run.json`: versions, code, config, input, settings, times and counts.
+"""The manifest of a run, `<stem>_run.json`: versions, code, config, input, settings, times and counts.
 
-A resumed run is compared with it, so that the rows of two different runs do not end up in one file. Secrets are masked
-by whoever passes the config in. A run may be a shard: one of several parts that are collected apart, on machines that
-do not know of each other. Tasks are dealt out by their index in the whole input, and keep it.
+A resumed run is compared with it, so that the rows of two different runs do not end up in one file. Whoever passes the
+config in masks its secrets. A run may be a shard: one of several parts that are collected separately, on machines that
+do not know of each other. Tasks are assigned to shards by their index in the whole input, and keep that index.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ _GIT_TIMEOUT_S = 5.0
 _VALUE_SHOWN = 80
 _ABSENT = object()
 
-# Where a run happens and how fast: other values give the same rollouts. `config_paths` is here because what the files
-# say is compared itself.
+# Where a run happens and how fast: changing these gives the same rollouts. `config_paths` is here because the content
+# of the files is compared itself.
 _INCIDENTAL_SETTINGS = frozenset(
     {
         "access_token", "allow_failures", "allow_openai_version_skew", "allowed_hosts", "cache_dir",
@@ -49,7 +49,7 @@ _INCIDENTAL_SETTINGS = frozenset(
         "uv_venv_dir", "verbose", "wait_for_model",
     }
 )  # fmt: skip
-# The same for what servers have of their own. Endpoints move between machines; which model answers is compared.
+# The same for settings of individual servers. Endpoints move between machines; the model's name is compared.
 _INCIDENTAL = re.compile(r"(^|_)(host|port|placement|num_workers|base_url|api_key)$|^(global_aiohttp|mlflow|wandb)_")
 
 
@@ -59,17 +59,17 @@ class Counts(BaseModel, frozen=True):
     requested: int
     """Tasks times repeats."""
     scored: int = 0
-    """Those that ended with a reward."""
+    """Ended with a reward."""
     failed: int = 0
-    """Those that ended without one."""
+    """Ended without a reward."""
     not_played: int = 0
-    """Those that had not ended when the run did."""
+    """Had not ended when the run did."""
     by_kind: dict[str, int] = Field(default_factory=dict)
-    """The failed ones by the kind of their failure."""
+    """The failed ones by kind of failure."""
 
 
 class InputIdentity(BaseModel, frozen=True):
-    """Which input it was."""
+    """Identifies the input."""
 
     path: str
     size_bytes: int
@@ -77,19 +77,19 @@ class InputIdentity(BaseModel, frozen=True):
 
 
 class GitState(BaseModel, frozen=True):
-    """Which code it was."""
+    """Identifies the code."""
 
     commit: str
     dirty: bool
 
 
 class Manifest(BaseModel, frozen=True):
-    """A run, in its own words."""
+    """Describes a run."""
 
     schema_: int = Field(default=SCHEMA, alias="schema")
-    """The version of this form."""
+    """The version of this format."""
     status: Status = "running"
-    """How the run ended, or that it has not."""
+    """How the run ended, or that it is still running."""
     started_at: str = Field(default_factory=lambda: now())
     """When it began, in UTC."""
     resumed_at: str | None = None
@@ -99,19 +99,19 @@ class Manifest(BaseModel, frozen=True):
     counts: Counts
     """What became of the planned rollouts."""
     most_in_flight: int | None = None
-    """The most rollouts that ran at once, since the run was begun or resumed; known when it has ended."""
+    """The most rollouts that ran at once since the run was started or resumed; set when it ends."""
     input: InputIdentity
-    """Which tasks were played: the path of their file, its size and its SHA-256."""
+    """The input tasks: the path of their file, its size and its SHA-256."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """What the plan was made with: repeats, limit, prompt and so on."""
+    """The settings of the plan: repeats, limit, prompt and so on."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """The whole config, with its secrets masked."""
+    """The whole config, with secrets masked."""
     nemo_gym: str = __version__
     """The version of this package."""
     python: str = Field(default_factory=platform.python_version)
     """The version of Python."""
     git: GitState | None = None
-    """The commit that was checked out, and whether there were changes; null outside of a repository."""
+    """The commit that was checked out, and whether there were changes; null outside a repository."""
 
     def continue_from(self, old: "Manifest | None") -> "Manifest":
         """Return this run as the continuation of `old`."""
@@ -119,7 +119,7 @@ class Manifest(BaseModel, frozen=True):
         return self.model_copy(update={"started_at": started, "resumed_at": self.started_at})
 
     def end(self, status: Status, counts: Counts, most_in_flight: int | None = None) -> "Manifest":
-        """Return this run with what is known when it is over."""
+        """Return this run with what is known once it is over."""
         known = {"status": status, "counts": counts, "most_in_flight": most_in_flight, "ended_at": now()}
         return self.model_copy(update=known)
 
@@ -133,7 +133,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read `K/N`; ValueError unless 1 ≤ K ≤ N."""
+        """Parse `K/N`; raise ValueError unless 1 ≤ K ≤ N."""
         found = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise ValueError(f"must be K/N with K from 1 to N, such as 1/4, not {text!r}")
@@ -148,11 +148,11 @@ class Shard:
 
 
 def describe_missing(shards: Sequence[Shard]) -> str | None:
-    """Return what is missing to make `shards`, which are not empty, a whole run; None if nothing is."""
+    """Say what is missing to make the non-empty `shards` a whole run; None if nothing is."""
     totals = sorted({shard.total for shard in shards})
     if len(totals) > 1:
         cuts = " and ".join(map(str, totals))
-        return f"these shards are cut in different ways, into {cuts} parts, so that tasks may be missing"
+        return f"these shards are cut in different ways, into {cuts} parts, so tasks may be missing"
     found = sorted(shard.number for shard in shards)
     missing = [number for number in range(1, totals[0] + 1) if number not in found]
     if not missing:
@@ -162,12 +162,12 @@ def describe_missing(shards: Sequence[Shard]) -> str | None:
 
 
 def now() -> str:
-    """Return the time, as files of a run give it."""
+    """Return the current time in the format used in a run's files."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Replace the manifest as a whole."""
+    """Replace the manifest atomically."""
     content = orjson.dumps(
         manifest.model_dump(by_alias=True), default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
     )
@@ -178,7 +178,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """Read the manifest of the run before; None if there is none, as beside files that other tools wrote."""
+    """Read the manifest of the earlier run; None if there is none, as for files that other tools wrote."""
     try:
         content = orjson.loads(path.read_bytes())
         if isinstance(content, dict) and content.get("schema") != SCHEMA:
@@ -192,12 +192,12 @@ def read_manifest(path: Path) -> Manifest | None:
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise RunFileError(
             f"{path} is not the manifest of a run: {error}\n"
-            f"hint: remove it to resume without a check that input, settings and config are the same"
+            f"hint: remove it to resume without checking that input, settings and config are the same"
         ) from error
 
 
 def identify_input(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
-    """Tell which input `path` is; one that can be read only once is known by the plan that came of it."""
+    """Identify the input `path`; one that can be read only once is identified by the plan made from it."""
     file = materialized if is_stream(path) else Path(path)
     with open(file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -205,7 +205,7 @@ def identify_input(path: str | os.PathLike[str], materialized: Path) -> InputIde
 
 
 def read_git_state(folder: str | os.PathLike[str]) -> GitState | None:
-    """Read which commit is checked out in `folder`, and whether tracked files differ; None outside a repository."""
+    """Return which commit is checked out in `folder`, and whether tracked files differ; None outside a repository."""
     command = ["git", "--no-optional-locks", "-C", str(folder), "status", "--porcelain=v2", "--branch", "-uno"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True)
@@ -217,7 +217,7 @@ def read_git_state(folder: str | os.PathLike[str]) -> GitState | None:
 
 
 def find_differences(old: Manifest, new: Manifest, incidental: Collection[str] = _INCIDENTAL_SETTINGS) -> list[str]:
-    """Say why rollouts of `new` do not belong beside those of `old`, a line each; none if they do."""
+    """Return the reasons why rollouts of `new` must not be mixed with those of `old`, one per line."""
     found = []
     if old.input.sha256 != new.input.sha256:
         found.append(
@@ -243,7 +243,7 @@ def _compare(place: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def _read_back(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `value` as it reads back from the file; masked, because an older version may have masked less."""
+    """Return `value` as it reads back from the file; masked again, because an older version may have masked less."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(dict(value), default=str, option=orjson.OPT_NON_STR_KEYS))
     hide_secrets(plain)
     return plain

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a run: where they lie beside the rollouts file, who may write them, and the error when that fails.
+"""The files of a run: their paths beside the rollouts file, the lock on them, and the error when writing fails.
 
-One run at a time writes to a rollouts file: two would play the same rollouts and mix their rows. The lock dies with its
-process, so a run that was killed blocks nobody. A file system without locks gets a warning.
+Only one run at a time writes to a rollouts file: two would run the same rollouts and mix their rows. The lock ends with
+its process, so a killed run blocks nobody. A file system without locks gets a warning.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ class RunFileError(GymError, OSError):
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Everything that one run writes, by the name of its rollouts file."""
+    """Everything that one run writes, named after its rollouts file."""
 
     output: Path
-    """Scored rollouts, in the order in which they ended."""
+    """Scored rollouts, in the order they ended."""
 
     @classmethod
     def of(cls, output: str | Path) -> "RunPaths":
@@ -47,7 +47,7 @@ class RunPaths:
 
     @property
     def materialized_draft(self) -> Path:
-        """The same, of a run that has not begun."""
+        """The plan of a run that has not begun."""
         return self._beside("materialized_inputs.jsonl.partial")
 
     @property
@@ -77,12 +77,12 @@ class RunPaths:
 
 
 def torn_path(log: Path) -> Path:
-    """Where the ends that crashes tore off `log` are kept."""
+    """Return where the ends torn off `log` by crashes are kept."""
     return log.with_name(f"{log.name}.torn")
 
 
 def write_error(path: Path, error: OSError, hint: str) -> RunFileError:
-    """`error`, met while writing `path`, as something the user can act on."""
+    """Turn `error`, raised while writing `path`, into an error the user can act on."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RunFileError(f"the disk is full: {path} could not be written ({error.strerror}).\nhint: {hint}")
     return RunFileError(f"{path} could not be written: {error.strerror or error}.\nhint: {hint}")
@@ -90,16 +90,16 @@ def write_error(path: Path, error: OSError, hint: str) -> RunFileError:
 
 @contextlib.contextmanager
 def lock_run(paths: RunPaths) -> Iterator[None]:
-    """Hold the files of `paths` for this process; RunFileError if another run holds them.
+    """Hold the files of `paths` for this process; raise RunFileError if another run holds them.
 
-    The draft of a plan whose run did not begin is removed in the end.
+    On exit, remove the draft of a plan whose run did not begin.
     """
     fd = _acquire_lock(paths)
     try:
         yield
     finally:
         paths.materialized_draft.unlink(missing_ok=True)
-        # Unlinked while it is still held: whoever opened it in the meantime notices and starts again.
+        # Unlink while still holding it: whoever opened it in the meantime notices and starts again.
         paths.lock.unlink(missing_ok=True)
         os.close(fd)
 
@@ -110,7 +110,7 @@ def _acquire_lock(paths: RunPaths) -> int:
             paths.lock.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise write_error(paths.lock, error, "choose an output in a folder that you may write to") from error
+            raise write_error(paths.lock, error, "choose an output in a folder that you can write to") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -124,7 +124,7 @@ def _acquire_lock(paths: RunPaths) -> int:
             LOG.warning("%s cannot be locked (%s); make sure that no other run writes there", paths.output, error)
             return fd
         if _is_same_file(paths.lock, fd):
-            # Who holds it is good to know; on a full disk there may be no room to say so.
+            # Record the holder for the message above; on a full disk there may be no room to do so.
             with contextlib.suppress(OSError):
                 os.truncate(fd, 0)
                 os.pwrite(fd, b"%d\n" % os.getpid(), 0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play one rollout: ask its agent, again where that can help, and say how it ended.
+"""Run one rollout: call its agent, retry where that can help, and report how it ended.
 
-Whatever an agent answers, or fails to answer, becomes an Outcome here. How many rollouts run at once is not decided
-here, nor is anything written.
+Whatever an agent answers, or fails to answer, becomes an Outcome here. This module neither decides how many rollouts
+run at once nor writes anything.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import aiohttp
 import orjson
 
-from nemo_gym._rollouts.incidents import lift_incidents
+from nemo_gym._rollouts.incidents import copy_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, quote_body
@@ -47,7 +47,7 @@ from nemo_gym._util.row_keys import (
 )
 from nemo_gym.errors import GymError, ToolCrashed
 
-# Agents that report a failure in their result put the words under one of these.
+# Agents that report a failure in their result put the message under one of these.
 _MESSAGE_KEYS = (NG_FAILURE_JUDGE_ERROR_KEY, "_ng_failure_message")
 _JUDGE_FAILED = "judge_failed"
 _PAUSE_IN_WORDS = re.compile(
@@ -67,27 +67,27 @@ class Reply(Protocol):
 
 
 Post = Callable[[str, Row], Awaitable[Reply]]
-"""Sends a row to the `/run` of an agent, which is named first."""
+"""Sends a row to the `/run` of the named agent."""
 AttachTrajectory = Callable[[Row, Row], Any]
 """Puts the trajectory of the row into its result."""
 HandOver = Callable[[Row, Row], Awaitable[None]]
-"""Gets the tokens in the result of the row, where it has any, ready for a trainer."""
+"""Gets the tokens in a row's result, if any, ready for a trainer."""
 
 
 class Witness(Protocol):
-    """Adds to an outcome what was observed of the rollout beside its result."""
+    """Adds to an outcome what was observed about the rollout besides its result."""
 
     async def begin(self, row: Row) -> None:
-        """Get ready for an attempt at `row`."""
+        """Prepare for an attempt at `row`."""
 
     async def complete(self, outcome: Outcome) -> Outcome:
         """Return `outcome` with what was observed."""
 
     async def note_recorded(self, outcome: Outcome) -> str | None:
-        """Hear that `outcome` was recorded; return the reason to give the run up, if there is one now."""
+        """Note that `outcome` was recorded; return the reason to give the run up, if there is one now."""
 
     async def aclose(self) -> None:
-        """Close what was open for the collection."""
+        """Close what was opened for the collection."""
 
 
 class _Ending(NamedTuple):
@@ -100,7 +100,7 @@ class _Ending(NamedTuple):
 
 
 class Player:
-    """Plays rollouts. `timeout_s` bounds a whole rollout: all its attempts and the pauses between them."""
+    """Runs rollouts. `timeout_s` bounds a whole rollout, including all attempts and the pauses between them."""
 
     def __init__(
         self,
@@ -117,12 +117,12 @@ class Player:
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`on_retry` hears why a rollout is played again.
+        """`on_retry` is told why a rollout is retried.
 
-        `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward. Without a `witness`,
-        `attach_trajectory` is given the results that hold what agents have observed by themselves. `hand_over` is given
-        every result at the end. `explain_lateness` says what has kept everything waiting in the last so many seconds,
-        if anything has.
+        With `fail_on_tool_error`, a rollout in which a tool crashed is a failure, whatever its reward. Without a
+        `witness`, `attach_trajectory` gets the results that hold the agents' own observations. `hand_over` gets every
+        result at the end. `explain_lateness` says what, if anything, has delayed everything in the given number of
+        seconds.
         """
         self._post, self._timeout_s = post, timeout_s
         self._retries, self._on_retry = retries or RetryRules(), on_retry
@@ -132,7 +132,7 @@ class Player:
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
-        """Play `row` until it is scored, cannot be, or the deadline passes."""
+        """Run `row` until it is scored, cannot be, or the deadline passes."""
         started, attempts = time.monotonic(), 0
         ending = _Ending(None)
         ends_at = None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
@@ -156,7 +156,7 @@ class Player:
         finally:
             if deadline is not None:
                 deadline.end()
-        outcome = _conclude(row, ending, attempts, time.monotonic() - started)
+        outcome = _build_outcome(row, ending, attempts, time.monotonic() - started)
         if self._witness is not None:
             outcome = await self._witness.complete(outcome)
         elif self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
@@ -186,25 +186,25 @@ class Player:
             return _Ending(Failure("agent", boundary, False, f"not a JSON object: {quote_body(body, 200)!r}"))
         if is_too_deep(body, result):
             return _Ending(Failure("agent", boundary, False, f"the result is nested more than {MAX_DEPTH} levels deep"))
-        lift_incidents(result)
+        copy_incidents(result)
         failure = _read_reported_failure(result, boundary) or check_reward(result)
         if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:
             failure = build_failure(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
         return _Ending(failure, result)
 
     def _choose_pause(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
-        """Return how many seconds to wait before the next attempt; None if there is to be none."""
+        """Return how many seconds to wait before the next attempt; None if there should be none."""
         failure = ending.failure
-        # An agent that returns a result has played the rollout to its end.
+        # An agent that returns a result has run the rollout to its end.
         if failure is None or not failure.retryable or ending.result is not None:
             return None
         rule = self._retries.rule(failure.kind)
         if attempts >= rule.attempts:
             return None
-        asked_s = find_asked_pause(ending.headers or {}, failure.message)
+        asked_s = find_requested_pause(ending.headers or {}, failure.message)
         if asked_s is None:
             pause_s = rule.draw_pause_s(attempts, self._rng)
-        else:  # spread out: those that were told the same do not come back together
+        else:  # jitter: rollouts that were told the same must not come back together
             pause_s = asked_s + self._rng.uniform(0.0, rule.first_pause_s)
         left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
         return pause_s if left_s is None or pause_s < left_s else None
@@ -220,14 +220,14 @@ class Player:
 
 
 def name_boundary(row: Row) -> str:
-    """Return the name that failures have for the call that plays `row`."""
+    """Return the boundary that failures name for the call that runs `row`."""
     agent = row.get(AGENT_REF_KEY_NAME)
-    # A row that names no agent fails too, and that failure must not get lost for want of a name.
+    # A row that names no agent fails too, and that failure must not get lost for lack of a name.
     return f"{agent.get('name', '') if isinstance(agent, dict) else ''}/run"
 
 
-def find_asked_pause(headers: Mapping[str, str], message: str) -> float | None:
-    """Find how many seconds the other side asks to wait: in a header, or in words where it passed no header on."""
+def find_requested_pause(headers: Mapping[str, str], message: str) -> float | None:
+    """Return how many seconds the other side asks us to wait: from a header, or from the message if there is none."""
     in_header = retry_after_s(headers, datetime.now(UTC))
     if in_header is not None:
         return in_header
@@ -240,22 +240,22 @@ def find_asked_pause(headers: Mapping[str, str], message: str) -> float | None:
 
 
 def check_reward(result: Row, boundary: str = "/verify") -> Failure | None:
-    """Return the failure of a result whose reward is no number; None if it is one."""
+    """Return the failure of a result whose reward is not a number; None if it is one."""
     if REWARD_KEY_NAME not in result:
         return Failure("verifier", boundary, False, "the result has no `reward`")
     reward = result[REWARD_KEY_NAME]
     if isinstance(reward, int) or (isinstance(reward, float) and math.isfinite(reward)):
         return None
     if reward is None:
-        # JSON has no NaN: this is also what one turns into on its way here.
+        # JSON has no NaN: a NaN also arrives as null.
         return Failure(
             "verifier", boundary, False, "the `reward` is null (None, NaN or infinite where it was computed)"
         )
     return Failure("verifier", boundary, False, f"the `reward` is not a finite number: {repr(reward)[:200]}")
 
 
-def _conclude(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
-    """Make an outcome of the last attempt's ending."""
+def _build_outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
+    """Turn the end of the last attempt into an outcome."""
     failure, result, _, error_reply = ending
     if result is not None:
         result.update(pick_carried_fields(row))
@@ -268,7 +268,7 @@ def _conclude(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Out
 
 
 def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
-    """Return the failure that a result reports of itself."""
+    """Return the failure that a result reports about itself."""
     failure_class = result.get(NG_FAILURE_CLASS_KEY)
     if not failure_class and not result.get(NG_NO_PERSIST_KEY):
         return None
@@ -280,7 +280,7 @@ def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
 
 def _explain_error(error: BaseException, boundary: str) -> Failure:
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
-        # The connection broke while the reply was read.
+        # The connection broke while the reply was being read.
         return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")
     return build_failure(error, "agent", boundary)
 
@@ -296,7 +296,7 @@ def _explain_status(reply: Reply, body: bytes, boundary: str) -> Failure:
 
 
 def _read_detail(body: bytes) -> str:
-    """Return what an error body says: the fields that do not validate by name, anything else as it is."""
+    """Return what an error body says: invalid fields by name, anything else unchanged."""
     try:
         problems = orjson.loads(body)["detail"]
         return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's side of a run with workers: play the rows that the coordinator sends, and tell it how each ended.
+"""The worker's side of a run with workers: run the rows that the coordinator sends, and report how each ended.
 
-A worker decides nothing but how to play one row: how many run at once, what is recorded and when all of it ends is the
-coordinator's business.
+A worker only decides how to run one row. The coordinator decides how many run at once, what is recorded and when the
+run ends.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _PAUSES_EVERY_S = 0.25
 
 
 class WorkerDesk:
-    """Takes the coordinator's messages and answers them."""
+    """Receives the coordinator's messages and answers them."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class WorkerDesk:
     ) -> None:
         """`play_with`: see `collect`. `send` takes frames for the coordinator. `strip`: see `add_outcome`.
 
-        `tell_servers` tells the worker's servers of a policy version, and returns those that did not take it.
+        `tell_servers` announces a policy version to the worker's servers, and returns those that did not accept it.
         """
-        self._play, self._strip = play_with(self._tell_retry), strip
+        self._play, self._strip = play_with(self._report_retry), strip
         self._loop, self._outbox, self._reader = asyncio.get_running_loop(), Outbox(send), FrameReader()
         self._tell_servers, self._telling = tell_servers, set[asyncio.Task[None]]()
         self._running = dict[int, asyncio.Task[None]]()
@@ -56,13 +56,13 @@ class WorkerDesk:
         self._next_pauses: asyncio.TimerHandle | None = None
 
     def take(self, data: bytes) -> None:
-        """Take bytes from the coordinator."""
+        """Handle bytes from the coordinator."""
         for messages, body in self._reader.feed(data):
             at = 0
             for message in messages:
                 if message[0] == PLAY:
                     row = orjson.loads(body[at : at + message[2]])
-                    task = self._loop.create_task(self._play_and_tell(message[1], row))
+                    task = self._loop.create_task(self._play_and_report(message[1], row))
                     self._running[message[1]] = task
                 elif message[0] == VERSION:
                     telling = self._loop.create_task(self._announce(message[1], message[2]))
@@ -81,7 +81,7 @@ class WorkerDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _play_and_tell(self, number: int, row: Row) -> None:
+    async def _play_and_report(self, number: int, row: Row) -> None:
         started = time.monotonic()
         try:
             outcome = await self._play(row)
@@ -97,17 +97,17 @@ class WorkerDesk:
         problems = dict[str, str]() if self._tell_servers is None else await self._tell_servers(announced)
         self._outbox.add([TOLD, number, problems])
 
-    def _tell_retry(self, failure: Failure) -> None:
+    def _report_retry(self, failure: Failure) -> None:
         self._outbox.add([RETRY, asdict(failure)])
         if self._next_pauses is None:
-            self._next_pauses = self._loop.call_later(0.0, self._tell_pauses)
+            self._next_pauses = self._loop.call_later(0.0, self._report_pauses)
 
-    def _tell_pauses(self) -> None:
-        """Tell who waits for another attempt, and again from time to time until nobody does."""
+    def _report_pauses(self) -> None:
+        """Report who is waiting for another attempt, and repeat it periodically until nobody is."""
         self._next_pauses = None
         pauses = RETRIES.under_way()
         if pauses != self._pauses_told:
             self._outbox.add([PAUSING, pauses])
             self._pauses_told = pauses
         if pauses:
-            self._next_pauses = self._loop.call_later(_PAUSES_EVERY_S, self._tell_pauses)
+            self._next_pauses = self._loop.call_later(_PAUSES_EVERY_S, self._report_pauses)

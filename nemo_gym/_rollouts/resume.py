@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an interrupted run still has to play: its plan, less what the output holds and what failed for good.
+"""What an interrupted run still has to do: its plan, minus what the output holds and what failed for good.
 
-Only files are read here, as streams; whether the run is still the same one is for `manifest.find_differences` to say.
-Every task is played once, then every task again: the file of a plan holds the rollouts of a task side by side, and
-played like that, a run that is interrupted would know much about few tasks.
+This module only reads files, as streams; `manifest.find_differences` decides whether the run is still the same one.
+Every task is run once before any is run again: a plan file holds a task's rollouts side by side, and an interrupted run
+in that order would know much about few tasks.
 """
 
 import os
@@ -37,12 +37,12 @@ _BUFFER_BYTES = 1 << 13
 
 
 class ResumeError(GymError, ValueError):
-    """The files of a run do not allow to go on with it."""
+    """The files of a run do not allow it to continue."""
 
 
 @dataclass
 class _Record:
-    """What output and failures hold."""
+    """What the output and the failures file hold."""
 
     max_attempts: int
     done: KeySet = field(default_factory=KeySet)
@@ -52,8 +52,8 @@ class _Record:
     given_up: Counter[str] = field(default_factory=Counter)
     notices: list[str] = field(default_factory=list)
 
-    def tell_fate(self, key: Key) -> str:
-        """Return what has become of a rollout: "done", "terminal", "maxed" (see `Resumption`) or "left"."""
+    def classify(self, key: Key) -> str:
+        """Return what became of a rollout: "done", "terminal", "maxed" (see `Resumption`) or "left"."""
         if key in self.done:
             return "done"
         if key in self.terminal:
@@ -63,12 +63,12 @@ class _Record:
 
 @dataclass(frozen=True)
 class Resumption:
-    """What a run has behind it, and what is left."""
+    """What a run has done so far, and what is left."""
 
     original: int
     """Planned rollouts."""
     done: int
-    """Those with a reward."""
+    """Rollouts with a reward."""
     failure_attempts: int
     """Lines of the failures file."""
     terminal: int
@@ -76,27 +76,27 @@ class Resumption:
     maxed: int
     """Failed as often as a rollout may."""
     left: int
-    """Still to be played."""
+    """Still to run."""
     given_up: Mapping[str, int]
     """`terminal` and `maxed`, by the kind of their last failure."""
     notices: tuple[str, ...]
-    """What was odd about the files and has been dealt with."""
+    """Irregularities in the files that were dealt with."""
     _paths: RunPaths
     _record: _Record
 
     @property
     def counts(self) -> Counts:
-        """Return where the manifest of the resumed run begins to count."""
+        """The counts with which the resumed run's manifest starts."""
         failed = self.terminal + self.maxed
         return Counts(
             requested=self.original, scored=self.done, failed=failed, not_played=self.left, by_kind=dict(self.given_up)
         )
 
-    def read_left(self) -> Iterator[Row]:
-        """Yield the rows that are left, all tasks once before any again; each says which attempt this is."""
+    def read_remaining(self) -> Iterator[Row]:
+        """Yield the remaining rows, all tasks once before any again; each says which attempt this is."""
         for row in read_by_repeat(self._paths.materialized):
             key = key_of(row)
-            if self._record.tell_fate(key) == "left":
+            if self._record.classify(key) == "left":
                 if attempt := self._record.attempts[key]:
                     row[ATTEMPT_INDEX_KEY_NAME] = attempt
                 yield row
@@ -110,7 +110,7 @@ class Resumption:
 
 
 def can_resume(paths: RunPaths) -> bool:
-    """Return whether there is a run to go on with. ResumeError if there are results, but nothing says of which plan."""
+    """Return whether there is a run to resume. Raise ResumeError if there are results without their plan."""
     if paths.materialized.is_file():
         return True
     if paths.output.is_file() and paths.output.stat().st_size > 0:
@@ -121,16 +121,16 @@ def can_resume(paths: RunPaths) -> bool:
     return False
 
 
-def find_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], None] | None = None) -> Resumption:
+def find_remaining(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], None] | None = None) -> Resumption:
     """Compare the plan with the record. Torn last lines of the record are repaired on the way.
 
-    `on_result` is given every result that the output holds.
+    `on_result` is called with every result in the output.
     """
     notices = [notice for log in (paths.output, paths.failures) if (notice := repair(log))]
     record = _Record(max_attempts, notices=notices)
     _read_output(paths.output, record, on_result)
     _read_failures(paths.failures, record)
-    fates = Counter(record.tell_fate(key_of(line.row)) for line in _read_keyed(paths.materialized))
+    fates = Counter(record.classify(key_of(line.row)) for line in _read_indexed_rows(paths.materialized))
     if fates["done"] < len(record.done):
         raise ResumeError(
             f"{paths.output} holds {len(record.done) - fates['done']} rollouts that are not in {paths.materialized}: "
@@ -152,7 +152,7 @@ def find_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], Non
 
 def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] | None) -> None:
     repeated = 0
-    for line in _read_keyed(path):
+    for line in _read_indexed_rows(path):
         if not record.done.add(key_of(line.row)):
             repeated += 1
         elif on_result is not None:
@@ -162,40 +162,40 @@ def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] |
 
 
 def _read_failures(path: Path, record: _Record) -> None:
-    for line in _read_keyed(path):
+    for line in _read_indexed_rows(path):
         key, ours = key_of(line.row), line.row.get(FAILURE_KEY)
         known = ours if isinstance(ours, dict) else {}
         kind = str(known["kind"] if "kind" in known else line.row.get(NG_FAILURE_CLASS_KEY))
         record.failure_attempts += 1
-        before = record.tell_fate(key)
+        before = record.classify(key)
         if line.row.get(NG_TERMINAL_KEY):
             record.terminal.add(key)
         if uses_up_attempt(kind, known.get("cause")):
             record.attempts.add(key)
-        if before == "left" and record.tell_fate(key) != "left":
+        if before == "left" and record.classify(key) != "left":
             record.given_up[kind] += 1
 
 
-def _read_keyed(path: Path) -> Iterator[Line]:
-    """Yield the rows of a file of the run; one that is not there is empty."""
+def _read_indexed_rows(path: Path) -> Iterator[Line]:
+    """Yield the rows of a file of the run; a missing file counts as empty."""
     try:
         for line in read_lines(path):
             for name in (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME):
                 index = line.row.get(name)
                 if not isinstance(index, int) or index < 0:
-                    raise JsonlError(f"{path}:{line.number}: `{name}` is {index!r}, not a whole number from 0 on")
+                    raise JsonlError(f"{path}:{line.number}: `{name}` is {index!r}, not a whole number from 0 up")
             yield line
     except FileNotFoundError:
         return
     except JsonlError as error:
         raise ResumeError(
-            f"{error}\nhint: this is damage that a crash does not do, so nothing was changed. If the line is beyond "
-            f"repair, delete it: its rollout is played again"
+            f"{error}\nhint: a crash does not cause this damage, so nothing was changed. If the line cannot be "
+            f"repaired, delete it: its rollout will run again"
         ) from error
 
 
 def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
-    """Yield every row of the plan `path`, in order of rollout index and, within one, of the file."""
+    """Yield every row of the plan `path`, ordered by rollout index, then by position in the file."""
     with open(path, "rb", buffering=_BUFFER_BYTES) as file:
         later = _LaterRows()
         offset = 0
@@ -214,19 +214,19 @@ def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
 
 def _find_rollout_index(raw: bytes, path: str | os.PathLike[str], number: int) -> int:
     found = _LAST_MEMBER.search(raw, max(len(raw) - _TAIL_BYTES, 0))
-    # A plan that somebody else wrote may have its members in another order.
+    # A plan written by another tool may order its members differently.
     return int(found[1]) if found else int(loads_line(raw, path, number).get(ROLLOUT_INDEX_KEY_NAME) or 0)
 
 
 class _LaterRows:
-    """Rows to be read later, as stretches of lines whose rollout indices follow one another: some 30 bytes a task."""
+    """Rows to read later, as ranges of lines with consecutive rollout indices: about 30 bytes per task."""
 
     def __init__(self) -> None:
         self._index, self._left = array("Q"), array("Q")
         self._offset, self._number = array("Q"), array("Q")
 
     def add(self, index: int, offset: int, number: int) -> None:
-        """Note the row on line `number`; calls come in the order of the file."""
+        """Note the row on line `number`; calls must come in file order."""
         if self._number and number == self._number[-1] + self._left[-1] and index == self._index[-1] + self._left[-1]:
             self._left[-1] += 1
             return
@@ -234,7 +234,7 @@ class _LaterRows:
             column.append(value)
 
     def next_index(self) -> int | None:
-        """Return the lowest rollout index that is left, None if none is."""
+        """Return the lowest remaining rollout index; None if there is none."""
         return min((index for index, left in zip(self._index, self._left, strict=True) if left), default=None)
 
     def take(self, index: int, file: BinaryIO) -> Iterator[tuple[int, bytes]]:

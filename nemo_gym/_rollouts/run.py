@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a run, from its plan to its last count.
+"""The life of a run, from its plan to its final counts.
 
     with lock_run(paths):                     one run at a time writes these files
         run = plan_or_resume(paths, …)        plan      rows × repeats, checked as a whole, in a draft (`expand`)
-                                              resume    what the record holds is not played again (`resume`)
-        with run.open_journal() as journal:   begin     only now the files of an earlier run give way (`journal`)
+                                              resume    what the record holds is not run again (`resume`)
+        with run.open_journal() as journal:   begin     only now are an earlier run's files replaced (`journal`)
             await collect(run.rows, …)        dispatch  bounded, adaptive, stoppable (`dispatch`, `limiter`, `control`)
                                               play      every row gets an outcome (`play`)
-                                              record    one line an outcome, durable
+                                              record    one line per outcome, durable
             journal.counts                    account   requested = scored + failed + not played
 
-Rows are handed out one by one, by `run.rows`, to whoever has room for another rollout; outcomes come back to one place,
-the loop of `collect`, which alone writes to the journal. Who plays a row in between, a player of this process or a
-worker (`worker_pool`), knows neither plan nor journal.
+`run.rows` hands out rows one by one to whoever has room for another rollout; outcomes come back to one place, the loop
+of `collect`, which alone writes to the journal. What runs a row in between, a player in this process or a worker
+(`worker_pool`), knows neither plan nor journal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ from nemo_gym._rollouts.manifest import (
 )
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.play import Witness
-from nemo_gym._rollouts.resume import ResumeError, can_resume, find_left, read_by_repeat
+from nemo_gym._rollouts.resume import ResumeError, can_resume, find_remaining, read_by_repeat
 from nemo_gym._rollouts.types import OnRetry, Outcome, Row
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import write_rows
@@ -46,23 +46,23 @@ from nemo_gym._util.jsonl import write_rows
 
 @dataclass
 class Run:
-    """What this session of a run has to play, and where its record goes."""
+    """What this session of a run has to do, and where its record goes."""
 
     paths: RunPaths
     manifest: Manifest
     rows: Iterator[Row]
-    """Hands out the rows to play, each once, to whoever asks for the next one."""
+    """Hands out each row to run once, to whoever asks for the next one."""
     left: int
-    """How many these are."""
+    """The number of rows."""
     is_resumed: bool
     max_attempts: int | None = None
-    """How often a rollout that fails may be played in all, over resumed runs."""
+    """How often a failing rollout may run in total, across resumed runs."""
     plan: Plan | None = None
     """The plan, if it was made in this session."""
 
     @property
     def before(self) -> int:
-        """Return how many of the planned rollouts are not played in this session."""
+        """How many of the planned rollouts are not run in this session."""
         return self.manifest.counts.requested - self.left
 
     def peek(self, number: int) -> list[Row]:
@@ -72,20 +72,20 @@ class Run:
         return first
 
     def open_journal(self) -> Journal:
-        """Begin or go on: from now on the files are those of this run."""
+        """Begin or resume: from now on the files are those of this run."""
         begin = Journal.resume if self.is_resumed else Journal.begin
         return begin(self.paths, self.manifest, max_attempts=self.max_attempts)
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What rollouts that end up in one file have in common; secrets are masked by whoever passes it in."""
+    """What rollouts in one file have in common; the caller masks the secrets."""
 
     source: str
     """The input file, or `-`."""
     settings: Mapping[str, Any]
     config: Mapping[str, Any] | None = None
-    """The config of the servers; None if it is not known, and then it is not compared."""
+    """The config of the servers; None if it is unknown, and then it is not compared."""
     git: GitState | None = None
 
 
@@ -99,22 +99,22 @@ def plan_or_resume(
     notice: Callable[[str], None] = lambda text: None,
     on_result: Callable[[Row], None] | None = None,
 ) -> Run:
-    """Go on with the run whose files lie at `paths` if `resume` says so and there is one, else plan a new one.
+    """Resume the run whose files are at `paths` if `resume` is true and there is one; otherwise plan a new run.
 
-    The caller holds the lock. Nothing of an earlier run is touched before the journal is opened, save that a torn last
-    line is repaired. `load_settings` is called for a new plan only. `notice` is told what the user should know,
-    `on_result` every result of the earlier run. ResumeError if the earlier run was a different one.
+    The caller holds the lock. Nothing of an earlier run is changed before the journal is opened, except that a torn
+    last line is repaired. `load_settings` is called only for a new plan. `notice` is called with what the user should
+    know, `on_result` with every result of the earlier run. Raise ResumeError if the earlier run was a different one.
     """
     if resume and can_resume(paths):
         return _resume(paths, identity, max_attempts, notice, on_result)
     if resume:
-        notice(f"nothing to resume at {paths.output}: beginning anew")
+        notice(f"nothing to resume at {paths.output}: starting over")
     plan = materialize(read_input(identity.source), load_settings(), identity.source, paths)
     for warning in plan.warnings:
         notice(warning)
     counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
     manifest = _describe(identity, counts, paths.materialized_draft)
-    rows = read_by_repeat(paths.materialized)  # opened with the first row, when the draft has taken its place
+    rows = read_by_repeat(paths.materialized)  # opened with the first row, once the draft has been moved there
     return Run(paths, manifest, rows, plan.rollouts, False, max_attempts, plan)
 
 
@@ -125,7 +125,7 @@ def _resume(
     notice: Callable[[str], None],
     on_result: Callable[[Row], None] | None,
 ) -> Run:
-    resumption = find_left(paths, max_attempts, on_result)
+    resumption = find_remaining(paths, max_attempts, on_result)
     for line in (*resumption.notices, str(resumption)):
         notice(line)
     before = read_manifest(paths.manifest)
@@ -135,17 +135,17 @@ def _resume(
     if before is not None and (changed := find_differences(before, manifest)):
         raise ResumeError(
             f"{paths.output} belongs to a different run:\n" + "\n".join(f"  {line}" for line in changed) + "\n"
-            "hint: repeat the original command, choose another output, or run without `--resume` to begin anew"
+            "hint: repeat the original command, choose another output, or run without `--resume` to start over"
         )
-    return Run(paths, manifest.continue_from(before), resumption.read_left(), resumption.left, True, max_attempts)
+    return Run(paths, manifest.continue_from(before), resumption.read_remaining(), resumption.left, True, max_attempts)
 
 
 def take_over_plan(
     paths: RunPaths, source: Path, rows: Iterator[Row], left: int, done: int, planned: Iterable[Row] | None
 ) -> Run:
-    """Make a run of `rows` that come from somewhere else than an input: `left` of them, where `done` are scored.
+    """Make a run of `rows` that do not come from an input file: `left` of them, with `done` already scored.
 
-    `planned` are the rows that its files say were planned; None adds to the files that are there.
+    `planned` are the planned rows according to the run's files; None adds to existing files.
     """
     if planned is not None:
         write_rows(paths.materialized_draft, planned)
@@ -167,16 +167,16 @@ def _describe(identity: RunIdentity, counts: Counts, materialized: Path) -> Mani
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """What bounds a run."""
+    """The limits of a run."""
 
     max_failure_rate: float | None = None
-    """The share of failures among the latest rollouts at which the run gives itself up."""
+    """The share of failures among recent rollouts at which the run gives up."""
     give_up_on_endpoint: bool = False
-    """Give the run up when the model refuses the key of every rollout."""
-    endpoint_must_be_there: bool = False
-    """Give it up as well when its first calls find nobody at the URL of the model."""
+    """Give up when the model refuses the key of every rollout."""
+    check_endpoint: bool = False
+    """Also give up when the first calls find nothing at the model's URL."""
     hold_failures_s: float = 0.0
-    """How long to keep a failure back in case that a server has died and its death is still to be noticed."""
+    """How long to hold back a failure in case a server has died and this has not been noticed yet."""
 
 
 async def collect(
@@ -189,12 +189,12 @@ async def collect(
     on_outcome: Callable[[Outcome], None],
     witness: Witness | None = None,
 ) -> Counts:
-    """Play `rows` and record their outcomes; return what has become of all that was planned.
+    """Run `rows` and record their outcomes; return what became of all planned rollouts.
 
-    `play_with` returns what plays a row, given who is to hear of attempts that failed. `witness` is told what was
+    `play_with` takes a callback for failed attempts and returns a function that runs a row. `witness` is told what was
     recorded.
     """
-    endpoint = EndpointGuard(journal.counts.not_played, must_be_there=settings.endpoint_must_be_there)
+    endpoint = EndpointGuard(journal.counts.not_played, check_reachable=settings.check_endpoint)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
 
     def note_retry(failure: Failure) -> None:

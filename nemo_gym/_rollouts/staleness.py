@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded staleness: hold new rollouts back while those under way would already be too old when they are trained on.
+"""Bounded staleness: hold new rollouts back while they would be too old by the time they are trained on.
 
-A trainer that takes `batch_size` rollouts for each step, and makes one new version in it, has use for
+A trainer that uses `batch_size` rollouts per step, and makes one new version in each, can use
 
     (version - first version + max_staleness + 1) × batch_size
 
-rollouts in all. No more are admitted, so that nothing has to be dropped: the k-th rollout that was admitted is trained
-on in step k / batch_size, at most `max_staleness` versions after the one it began with, as long as rollouts are
-trained on in the order in which they were admitted. A rollout that ends without a sample gives its place back.
+rollouts in total. No more are admitted, so nothing has to be dropped: the k-th admitted rollout is trained on in step
+k / batch_size, at most `max_staleness` versions after the one it began with, provided that rollouts are trained on in
+the order they were admitted. A rollout that ends without a sample gives its place back.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ class StalenessGate:
     """Admits rollouts as long as they will not be too old. Safe to use from several threads and event loops."""
 
     def __init__(self, max_staleness: int, batch_size: int, version: int | None) -> None:
-        """`version` is the one in force; None admits nothing until the first is announced.
+        """`version` is the one in force; None admits nothing until the first one is announced.
 
-        `batch_size` is how many rollouts, all samples of all groups, the trainer takes for one version.
+        `batch_size` is how many rollouts, all samples of all groups, the trainer uses per version.
         """
         if max_staleness < 0 or batch_size < 1:
             raise ValueError(
@@ -60,26 +60,26 @@ class StalenessGate:
 
     @property
     def version(self) -> int | None:
-        """The version in force, as far as the gate was told."""
+        """The version in force, as far as the gate knows."""
         return self._version
 
     @property
     def admitted(self) -> int:
-        """How many rollouts were admitted, less those that gave their place back."""
+        """How many rollouts were admitted, minus those that gave their place back."""
         return self._admitted
 
     @property
     def free(self) -> int:
-        """How many more may be admitted now; none if it is negative."""
+        """How many more may be admitted now; may be negative."""
         if self._version is None or self._first is None:
             return 0
         return (self._version - self._first + self.max_staleness + 1) * self.batch_size - self._admitted
 
     def announce(self, version: int, restart: bool = False) -> None:
-        """Hear of a new version: whoever waits and has a place now goes on. PolicyVersionRefused if it is older.
+        """Take note of a new version and admit whoever has room now. Raise PolicyVersionRefused if it is older.
 
-        With `restart` an older one is taken, from which the gate counts anew. What was admitted and cannot have been
-        trained on yet still counts; a trainer that has lost some of it gives that back.
+        With `restart`, an older version is accepted and the gate counts from it. Rollouts that were admitted and cannot
+        have been trained on yet still count; a trainer that lost some of them gives those back.
         """
         with self._lock:
             if self._version is not None and self._first is not None and version < self._version:
@@ -93,7 +93,7 @@ class StalenessGate:
             self._admit_waiting()
 
     def try_admit(self, count: int = 1) -> bool:
-        """Admit `count` rollouts together if there is room for all of them and nobody waits; return whether."""
+        """Admit `count` rollouts together if there is room for all and nobody is waiting; return whether it did."""
         self._require_possible(count)
         with self._lock:
             if self._waiting or count > self.free:
@@ -102,9 +102,9 @@ class StalenessGate:
             return True
 
     async def admit(self, count: int = 1, timeout_s: float | None = None) -> int | None:
-        """Wait until `count` rollouts may begin together, in turn; return the version in force.
+        """Wait in line until `count` rollouts may begin together; return the version in force.
 
-        Cancelling it leaves everything as it was. Raises StalenessTimeout after `timeout_s`.
+        Cancelling it leaves everything as it was. Raise StalenessTimeout after `timeout_s`.
         """
         if self.try_admit(count):
             return self._version
@@ -128,25 +128,25 @@ class StalenessGate:
         return self._version
 
     def give_back(self, count: int = 1) -> None:
-        """Free the places of rollouts that will not be trained on: they failed, or the trainer has dropped them."""
+        """Free the places of rollouts that will not be trained on: they failed, or the trainer dropped them."""
         with self._lock:
             self._admitted = max(0, self._admitted - count)
             self._admit_waiting()
 
     def explain_wait(self, waited_s: float) -> str:
-        """Say why nothing is admitted."""
+        """Explain why nothing is admitted."""
         if self._version is None:
             return (
-                f"no rollout could begin for {waited_s:g} s: no policy version was announced, so that nobody could say "
+                f"no rollout could begin for {waited_s:g} s: no policy version was announced, so nobody could say "
                 "how old it would get.\n"
-                "hint: the trainer announces the version that it starts with (`nemo_gym.policy_versions.announce`)"
+                "hint: the trainer announces the version it starts with (`nemo_gym.policy_versions.announce`)"
             )
         return (
             f"no new rollout could begin for {waited_s:g} s: {self._admitted} were admitted and not given back, which "
-            f"is all that policy version {self._version} has use for (max_staleness {self.max_staleness}, batches of "
+            f"is all that policy version {self._version} can use (max_staleness {self.max_staleness}, batches of "
             f"{self.batch_size}).\n"
             "hint: the trainer announces a new version after each step (`nemo_gym.policy_versions.announce`) and gives "
-            "back what it does not train on; is it still there?"
+            "back what it does not train on; is it still running?"
         )
 
     def _require_possible(self, count: int) -> None:
@@ -158,18 +158,18 @@ class StalenessGate:
             )
 
     def _admit_waiting(self) -> None:
-        """Admit those in front who have room. The lock is held."""
+        """Admit those at the front who have room. The lock is held."""
         while self._waiting and self._waiting[0].count <= self.free:
             waiting = self._waiting.popleft()
             if waiting.loop.is_closed():
-                continue  # whoever waited there is gone
+                continue  # this waiter is gone
             self._admitted += waiting.count
             waiting.has_place = True
             waiting.loop.call_soon_threadsafe(waiting.wake)
 
 
 class StalenessLimit:
-    """A limit for runs: as many at once as another one allows, and no more in all than a gate admits."""
+    """A limit for runs: as many at once as another limit allows, and no more in total than a gate admits."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class StalenessLimit:
         give_up: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`give_up` is told why if nothing has run and nothing could begin for `timeout_s`."""
+        """`give_up` is called with the reason if nothing ran and nothing could begin for `timeout_s`."""
         self._inner, self._gate, self._timeout_s, self._give_up = inner, gate, timeout_s, give_up
         self._clock = clock
         self._held_since: float | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the rollout engine: a row to play, and the two ways in which playing it can end."""
+"""The types of the rollout engine: a row to run, and the two ways it can end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from nemo_gym._util.row_keys import CARRIED_KEYS, ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 
-if TYPE_CHECKING:  # a network client comes with it, and most of those who read rows need none
+if TYPE_CHECKING:  # it imports a network client, which most readers of rows do not need
     from nemo_gym._transport.errors import ServerResponseError
     from nemo_gym._transport.failures import Failure
 
 Row = dict[str, Any]
 Key = tuple[int, int]
-"""Task index and rollout index: what a rollout is known by."""
+"""Task index and rollout index: the identity of a rollout."""
 
 
 def key_of(row: Row) -> Key:
@@ -22,7 +22,7 @@ def key_of(row: Row) -> Key:
 
 
 def pick_carried_fields(row: Row) -> Row:
-    """Return what the result of `row` takes over from it."""
+    """Return the fields of `row` that its result takes over."""
     return {key: row[key] for key in CARRIED_KEYS if key in row}
 
 
@@ -32,32 +32,32 @@ class Scored:
 
     row: Row
     result: Row
-    """What the agent returned, with the fields that are carried over from the row in it."""
+    """What the agent returned, including the fields taken over from the row."""
     attempts: int
     elapsed_s: float
     line: bytes | None = None
-    """Its line in the journal, where another process has made it; `result` is then without its bulk."""
+    """Its line in the journal if another process made it; `result` is then without its bulk."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A rollout that ended without one."""
+    """A rollout that ended without a reward."""
 
     row: Row
     failure: "Failure"
     attempts: int
     elapsed_s: float
     result: Row | None = None
-    """What the agent returned, where it returned something that says of itself that it failed."""
+    """What the agent returned, if it returned a result that says it failed."""
     terminal: bool = False
-    """It is never to be tried again."""
+    """Whether it must never be tried again."""
     persist: bool = True
-    """It is to be recorded."""
+    """Whether it should be recorded."""
     error_reply: "ServerResponseError | None" = None
-    """What the agent's server answered, where it answered with an error status."""
+    """What the agent's server answered, if it was an error status."""
 
 
 Outcome = Scored | Failed
 
 OnRetry = Callable[["Failure"], None]
-"""Hears how an attempt failed that is not the last one of its rollout."""
+"""Called with the failure of an attempt that is not the last one of its rollout."""

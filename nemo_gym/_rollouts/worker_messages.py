@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator of a run and its workers say to each other, and how it is put into bytes.
+"""The messages between the coordinator of a run and its workers, and their encoding.
 
 Messages that are due at the same moment travel as one frame: the sizes of its two parts, a JSON list of the messages,
-and the rows and results that belong to them as raw bytes, in the same order. No object is pickled. Each message begins
+and the rows and results that belong to them as raw bytes, in the same order. Nothing is pickled. Each message begins
 with its kind:
 
-    to a worker          play     number, row                                play this row, under this number
-                         cancel   number                                     stop playing it
+    to a worker          play     number, row                                run this row, under this number
+                         cancel   number                                     stop running it
                          version  number, announcement                       a new policy version for its servers
-    to the coordinator   scored   number, attempts, seconds, scores, line    `line` is for the journal, as it is
+    to the coordinator   scored   number, attempts, seconds, scores, line    `line` is the journal line, verbatim
                          failed   number, attempts, seconds, failure, terminal, persist, result
-                         retry    failure                                    a rollout failed so, and is tried again
+                         retry    failure                                    a rollout failed like this, and is retried
                          pausing  counts                                     who waits for another attempt, by cause
-                         told     number, problems                           its servers have the version, save these
+                         told     number, problems                           its servers have the version, except these
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Send = Callable[[bytes], None]
 
 
 class Outbox:
-    """Gathers messages, and sends those of one turn of the event loop as one frame."""
+    """Gathers messages, and sends those of one event loop turn as one frame."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._loop = send, asyncio.get_running_loop()
@@ -58,13 +58,13 @@ class Outbox:
 
 
 class FrameReader:
-    """Takes a stream of frames apart."""
+    """Parses a stream of frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[list[Message], memoryview]]:
-        """Yield the messages and the raw bytes of every frame that is complete with `data`."""
+        """Yield the messages and the raw bytes of every frame that `data` completes."""
         if self._rest:
             self._rest += data
             data = bytes(self._rest) if self._is_complete() else b""
@@ -81,7 +81,7 @@ class FrameReader:
             self._rest = bytearray(view[start:])
 
     def _is_complete(self) -> bool:
-        """Return whether the first frame of what has come is; a large one comes in many pieces."""
+        """Return whether the first buffered frame is complete; a large one comes in many pieces."""
         if len(self._rest) < _SIZES.size:
             return False
         wanted: int = _SIZES.size + sum(_SIZES.unpack_from(self._rest))
@@ -92,18 +92,18 @@ class FrameReader:
 
 
 def add_outcome(outbox: Outbox, number: int, outcome: Outcome, strip: Callable[[Row], Row]) -> None:
-    """Send what has become of rollout `number`; `strip` returns what others than the journal read of a result."""
+    """Send what became of rollout `number`; `strip` returns the part of a result that is read outside the journal."""
     told: Message = [number, outcome.attempts, outcome.elapsed_s]
     if isinstance(outcome, Scored):
         outbox.add([SCORED, *told], encode_line(strip(outcome.result)), encode_line(outcome.result))
     else:
-        # Few fail, and what is kept of one that does is put together by the coordinator.
+        # Few rollouts fail, and the coordinator builds their record.
         result = b"" if outcome.result is None else encode_line(outcome.result)
         outbox.add([FAILED, *told, asdict(outcome.failure), outcome.terminal, outcome.persist], result)
 
 
 def read_outcome(message: Message, body: memoryview, row: Row) -> Outcome:
-    """Return the outcome of `row` that `message` tells of; `body` begins with what belongs to it."""
+    """Return the outcome of `row` that `message` reports; `body` begins with the bytes that belong to it."""
     if message[0] == SCORED:
         _, _, attempts, elapsed_s, scores_size, line_size = message
         scores = orjson.loads(body[:scores_size])
@@ -114,7 +114,7 @@ def read_outcome(message: Message, body: memoryview, row: Row) -> Outcome:
 
 
 def count_body_bytes(message: Message) -> int:
-    """Return how many of the raw bytes of its frame belong to `message`."""
+    """Return how many of its frame's raw bytes belong to `message`."""
     if message[0] == SCORED:
         return int(message[4] + message[5])
     return int(message[-1]) if message[0] in (PLAY, FAILED) else 0

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play rollouts in other processes: each row goes to the worker that has the fewest under way.
+"""Run rollouts in other processes: each row goes to the worker with the fewest in progress.
 
-Nothing is shared out in advance, so that a slow worker keeps nobody waiting. A worker that dies is replaced, and what
-it had under way is played again by others. A row that has cost several workers their lives fails; so that others do
-not fail with it, rows that are suspect are played one at a time. What workers are made of, processes or Ray actors, is
-not known here.
+Nothing is assigned in advance, so a slow worker keeps nobody waiting. A worker that dies is replaced, and others run
+its unfinished rollouts again. A row that has killed several workers fails; suspect rows run one at a time, so that
+others do not fail with them. Whether workers are processes or Ray actors is not known here.
 """
 
 import asyncio
@@ -40,37 +39,37 @@ from nemo_gym._rollouts.worker_messages import (
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
 
-# So many workers may die with a row under way; after one less, it is suspect.
+# A row fails once this many workers have died while running it; at one fewer, it is suspect.
 _MOST_LOSSES = 3
-# How many workers may die: so many for each that there is, and one more whenever so many rollouts have ended.
+# How many workers may die: this many per worker, plus one for every so many finished rollouts.
 _DEATHS_PER_WORKER, _ROLLOUTS_PER_DEATH = 4, 200
 _TELL_TIMEOUT_S = 60.0
 
 
 class Worker(Protocol):
-    """A worker that is ready, as the coordinator sees it."""
+    """A ready worker, as the coordinator sees it."""
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; one for a worker that has died is dropped."""
+        """Send a frame; drop it if the worker has died."""
 
     async def wait_for_end(self) -> str:
-        """Return how it ended, in words, once all that it had sent has been delivered."""
+        """Return how it ended, in words, once everything it sent has been delivered."""
 
     async def stop(self) -> None:
-        """End it, for good."""
+        """End it for good."""
 
 
 StartWorker = Callable[[str, Callable[[bytes], None]], Awaitable[Worker]]
-"""Starts the worker of a name, and returns it when it is ready; what it sends goes to the function."""
+"""Starts the named worker and returns it once it is ready; the function receives what it sends."""
 
 
 class _WorkerLost(Exception):
-    """The worker has died while it played the row."""
+    """The worker died while it was running the row."""
 
 
 @dataclass
 class _BusyWorker:
-    """One worker, and what it has under way."""
+    """One worker, and what it has in progress."""
 
     name: str
     worker: Worker
@@ -82,19 +81,19 @@ class _BusyWorker:
 
 @dataclass(frozen=True)
 class _Play:
-    """A row that is being played."""
+    """A row that is being run."""
 
     row: Row
     outcome: "asyncio.Future[Outcome]"
 
 
 class WorkerPool:
-    """The workers of a run. An async context manager: they are started together, and stopped when it is left."""
+    """The workers of a run. An async context manager: starts them together on entry and stops them on exit."""
 
     def __init__(
         self, start: StartWorker, count: int, control: RunControl, notice: Callable[[str], None] = lambda text: None
     ) -> None:
-        """`notice` is told of every worker that dies; when too many do, the run is given up by `control`."""
+        """`notice` is told about every worker that dies; if too many do, `control` gives the run up."""
         self._start, self._count, self._control, self._notice = start, count, control, notice
         self._places = list[_BusyWorker]()
         self._has_place = asyncio.Event()
@@ -126,16 +125,16 @@ class WorkerPool:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the workers that are there."""
+        """Return the names of the live workers."""
         return [place.name for place in self._places]
 
     def play_with(self, on_retry: OnRetry) -> Play:
-        """Return what plays a row; `on_retry` hears of every attempt that failed and is not the last."""
+        """Return a function that runs a row; `on_retry` is told about every failed attempt that is not the last."""
         self._on_retry = on_retry
         return self.play
 
     async def play(self, row: Row) -> Outcome:
-        """Let a worker play `row`, and another one if that worker dies."""
+        """Have a worker run `row`, and another one if that worker dies."""
         started, losses = time.monotonic(), 0
         while True:
             try:
@@ -146,12 +145,12 @@ class WorkerPool:
             except _WorkerLost as lost:
                 losses += 1
                 if losses >= _MOST_LOSSES:
-                    message = f"{losses} workers have died while they played it; the last one {lost}"
+                    message = f"{losses} workers died while running it; the last one {lost}"
                     failure = Failure("worker_died", name_boundary(row), True, message)
                     return Failed(row, failure, losses, time.monotonic() - started)
 
     async def announce(self, announced: dict[str, Any]) -> dict[str, str]:
-        """Tell the servers of all workers, and of workers to come, of a policy version; return who did not take it.
+        """Announce a policy version to the servers of all current and future workers; return who did not accept it.
 
         A worker that dies meanwhile has nobody left to tell.
         """
@@ -175,7 +174,7 @@ class WorkerPool:
 
     async def _play_once(self, row: Row) -> Outcome:
         while not self._places:
-            # Somebody is being started, or the run is being given up, which cancels this.
+            # A worker is being started, or the run is being given up, which cancels this.
             await self._has_place.wait()
         place = min(self._places, key=lambda one: len(one.under_way))
         number = next(self._numbers)
@@ -202,25 +201,25 @@ class WorkerPool:
                         if (answer := telling.get(message[1])) is not None and not answer.done():
                             answer.set_result(message[2])
                     else:
-                        self._hear(name, under_way, message, body[at:])
+                        self._handle_message(name, under_way, message, body[at:])
                     at += count_body_bytes(message)
 
         worker = await self._start(name, take)
         place = _BusyWorker(name, worker, Outbox(worker.send), under_way, telling)
         announced: dict[str, Any] | None = None
         while self._announced is not announced and (announced := self._announced) is not None:
-            # Before any row is sent: what it plays begins with the version in force.
+            # Before any row is sent: its rollouts begin with the version in force.
             for server, problem in (await self._tell(place, announced)).items():
                 self._notice(f"{server} does not know policy version {announced.get('version')}: {problem}")
         self._places.append(place)
         self._has_place.set()
         self._run(self._watch(place))
 
-    def _hear(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
+    def _handle_message(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
         kind, told = message[0], message[1]
         if kind in (SCORED, FAILED):
             play = under_way.pop(told, None)
-            if play is not None and not play.outcome.done():  # else it was cancelled meanwhile
+            if play is not None and not play.outcome.done():  # otherwise it was cancelled meanwhile
                 self._ended += 1
                 play.outcome.set_result(read_outcome(message, body, play.row))
         elif kind == RETRY:
@@ -229,7 +228,7 @@ class WorkerPool:
             RETRIES.note_elsewhere(name, told)
 
     async def _watch(self, place: _BusyWorker) -> None:
-        """Wait for the end of a worker, and deal with it if nobody wanted it."""
+        """Wait for a worker to end, and handle it if nobody asked for it."""
         how = await place.worker.wait_for_end()
         if self._is_closing:
             return
@@ -250,11 +249,11 @@ class WorkerPool:
         if self._deaths > allowed:
             self._control.abort(
                 f"{self._deaths} workers have died in this run; the last one, {place.name}, {how}\n"
-                "hint: where memory is short, fewer workers (`--workers`) or fewer rollouts at once (`--concurrency`) "
-                "take less; then run the same command again with `--resume`"
+                "hint: if memory is short, use fewer workers (`--workers`) or rollouts at once (`--concurrency`); "
+                "then run the same command again with `--resume`"
             )
             return
-        self._notice(f"{place.name} {how}\nits rollouts under way ({len(lost)}) are played again; starting another one")
+        self._notice(f"{place.name} {how}\nits unfinished rollouts ({len(lost)}) will run again; starting another one")
         try:
             await self._add_worker()
         except Exception as error:

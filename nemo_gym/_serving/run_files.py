@@ -23,7 +23,7 @@ def private_file(folder: Path, text: str) -> Iterator[Path]:
     """Yield a file with `text` while the context lasts. What a killed process left behind is removed on the way."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in folder.iterdir():
-        if (match := _NAME.fullmatch(path.name)) and is_left_behind(match["owner"]):
+        if (match := _NAME.fullmatch(path.name)) and is_abandoned(match["owner"]):
             with suppress(OSError):
                 path.unlink()
     path = folder / f"run-{name_owner()}-{int.from_bytes(os.urandom(4))}.yaml"
@@ -40,7 +40,7 @@ def name_owner() -> str:
     return f"{os.uname().nodename}-{os.getpid()}-{_start_time(os.getpid())}"
 
 
-def is_left_behind(owner: str) -> bool:
+def is_abandoned(owner: str) -> bool:
     """Tell whether the process of that name, see `name_owner`, has ended; a process of another machine may live."""
     try:
         machine, pid, started = owner.rsplit("-", 2)
@@ -79,7 +79,7 @@ def create_token(path: Path, given: str | None = None) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for other in path.parent.glob("head-*.token*"):
         with suppress(OSError, ValueError, IndexError):
-            if is_left_behind(other.read_text().splitlines()[-1]):
+            if is_abandoned(other.read_text().splitlines()[-1]):
                 other.unlink()
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the model calls of a rollout into token sequences that a trainer may train on, exactly as the engine saw them.
+"""Join the model calls of a rollout into token sequences for training, exactly as the engine saw them.
 
 A call continues a sequence if its prompt begins with every token of that sequence: then it is *clean*. Often it does
-not, because the history travelled as text and was tokenized again. If the text is the same, the engine's own ids are
-put back, and the sequence is *realigned*. If the text differs (an edited history, dropped reasoning), or nobody can
-tell, the call begins a branch of its own: the rollout is *forked*, and both branches are kept. Nothing here tokenizes.
+not, because the history traveled as text and was tokenized again. If the text is the same, the engine's own ids are put
+back, and the sequence is *realigned*. If the text differs (an edited history, dropped reasoning), or cannot be
+compared, the call begins its own branch: the rollout is *forked*, and both branches are kept. Nothing here tokenizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from typing import Literal
 
 Drift = Literal["clean", "realigned", "forked"]
 Decode = Callable[[Sequence[int]], str]
-"""Returns the text of token ids, special tokens included."""
+"""Returns the text of token ids, including special tokens."""
 _NOT_TEXT = "\ufffd"
 _LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 _GLANCE = 64
-"""So many ids tell most different texts apart, so that long ones are seldom decoded in vain."""
+"""Comparing this many ids is enough to tell most texts apart, so that long ones are rarely decoded in vain."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """One call of a model: what the engine read, what it wrote, and how likely that was."""
+    """One model call: what the engine read, what it wrote, and with which log-probs."""
 
     prompt_ids: list[int]
     generated_ids: list[int]
@@ -33,21 +33,21 @@ class Turn:
     model: str | None = None
     call_id: str | None = None
     policy_version: int | None = None
-    """The version of the weights that was in force when the call began, where the model server was told."""
+    """The version of the weights in force when the call began, if the model server knew it."""
     policy_version_end: int | None = None
-    """The version when the call ended, if that was another one: the turn may have been written by both."""
+    """The version when the call ended, if it had changed: both may have written the turn."""
 
     @property
     def policy_versions(self) -> list[int]:
-        """The versions that may have written it, in order; none if none is known."""
+        """The versions that may have written it, in order; empty if unknown."""
         return [version for version in (self.policy_version, self.policy_version_end) if version is not None]
 
 
 def find_turn(turns: Sequence[Turn], prompt_ids: object, generated_ids: object, first: int = 0) -> int | None:
-    """Return the number of the turn with these tokens, from the `first` on; None if there is none."""
+    """Return the number of the turn with these tokens, from `first` on; None if there is none."""
     for number in range(first, len(turns)):
         turn = turns[number]
-        # Mostly the lists are the very same ones, which saves comparing them.
+        # Usually the lists are the same objects, which saves comparing them.
         if turn.generated_ids is generated_ids and turn.prompt_ids is prompt_ids:
             return number
         if turn.generated_ids == generated_ids and turn.prompt_ids == prompt_ids:
@@ -57,7 +57,7 @@ def find_turn(turns: Sequence[Turn], prompt_ids: object, generated_ids: object, 
 
 @dataclass(slots=True)
 class Branch:
-    """A sequence of tokens that grew from turn to turn: the first prompt, then what the model and its world said."""
+    """A token sequence that grew from turn to turn: the first prompt, then what the model and its environment said."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -66,15 +66,15 @@ class Branch:
     log_probs: list[float] = field(default_factory=list)
     """For each of `completion_ids`; 0.0 where the mask is 0."""
     turns: list[int] = field(default_factory=list)
-    """Which turns of the rollout it is made of."""
+    """The turns of the rollout that it consists of."""
     realigned_turns: list[int] = field(default_factory=list)
-    """Those of `turns` that read a re-tokenized history, which was replaced by the ids that had been generated."""
+    """Those of `turns` that read a retokenized history, which was replaced by the generated ids."""
     parent: int | None = None
-    """The branch with which it shares most of its beginning; None for the first, or if they share nothing."""
+    """The branch with which it shares the longest prefix; None for the first, or if they share nothing."""
     shared_ids: int = 0
-    """How many ids at its beginning are those of its parent."""
+    """How many ids it has in common with its parent."""
     starts: list[int] = field(default_factory=list)
-    """For each of `turns`: where in `completion_ids` that which the model wrote begins."""
+    """For each of `turns`: where the model's text begins in `completion_ids`."""
     last_read: list[int] = field(default_factory=list, compare=False, repr=False)
     """The prompt of the last turn as the engine read it: the same text as `ids` up to the last of `starts`."""
 
@@ -106,11 +106,11 @@ def join_turns(
 ) -> list[Branch]:
     """Return the branches of a rollout, in the order in which they began. Every turn is in exactly one of them.
 
-    Without `decode` texts cannot be compared, so that a history that was tokenized otherwise is a fork. `places`, where
-    it is known already, says to which branch each turn belongs.
+    Without `decode`, texts cannot be compared, so a retokenized history is a fork. `places`, if known, says to which
+    branch each turn belongs.
     """
     branches: list[Branch] = []
-    decode = None if decode is None else _remember_glances(decode)
+    decode = None if decode is None else _cache_short_texts(decode)
     for number, turn in enumerate(turns):
         candidates = branches if places is None else branches[places[number] : places[number] + 1]
         if _continue_branch(candidates, turn, number, decode):
@@ -126,7 +126,7 @@ def join_turns(
 
 
 def classify(branches: Sequence[Branch]) -> Drift | None:
-    """Return the worst that happened to the tokens of a rollout; None if it has none."""
+    """Return the worst thing that happened to the tokens of a rollout; None if it has none."""
     if len(branches) > 1:
         return "forked"
     if not branches:
@@ -135,9 +135,9 @@ def classify(branches: Sequence[Branch]) -> Drift | None:
 
 
 def count_common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many ids at the beginning of both are the same."""
+    """Return the length of the common prefix."""
     low, high = 0, min(len(first), len(second))
-    while low < high:  # halves are compared as wholes, which is much faster than one by one
+    while low < high:  # comparing whole halves is much faster than one by one
         middle = (low + high + 1) // 2
         if first[low:middle] == second[low:middle]:
             low = middle
@@ -147,7 +147,7 @@ def count_common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def _continue_branch(branches: Sequence[Branch], turn: Turn, number: int, decode: Decode | None) -> bool:
-    """Add the turn to the branch that it continues, the longest if there are several; False if there is none."""
+    """Add the turn to the branch that it continues, the longest if there are several; return False if there is none."""
     by_length = branches
     if len(branches) > 1:
         by_length = sorted(branches, key=lambda one: len(one.prompt_ids) + len(one.completion_ids), reverse=True)
@@ -172,24 +172,24 @@ def _continue_branch(branches: Sequence[Branch], turn: Turn, number: int, decode
 def _find_end_of_history(branch: Branch, prompt_ids: Sequence[int], decode: Decode) -> int | None:
     """Return how many ids of the prompt are the text of the branch; None if it begins with another text.
 
-    An engine tokenizes what it has read before as it did before, so that as a rule only the last turn is compared.
+    An engine tokenizes text that it has read before as it did before, so usually only the last turn is compared.
     """
     ids, read, start = branch.ids, branch.last_read, len(branch.prompt_ids) + branch.starts[-1]
     if not read or ids[start - 1] != read[-1] or prompt_ids[: len(read)] != read:
         return find_same_text(ids, prompt_ids, decode)
-    known = len(read) - 1  # the last shared token is compared too: what comes first in a text may be read otherwise
+    known = len(read) - 1  # compare the last shared token too: the first token of a text may be decoded differently
     end = find_same_text(ids[start - 1 :], prompt_ids[known:], decode)
     return None if end is None else known + end
 
 
-def _remember_glances(decode: Decode) -> Decode:
-    """Return `decode` with a memory for short texts, which are looked at again for every later turn."""
+def _cache_short_texts(decode: Decode) -> Decode:
+    """Return `decode` with a cache for short texts, which are compared again for every later turn."""
     known: dict[str, str] = {}
 
     def decode_once(ids: Sequence[int]) -> str:
         if len(ids) > _GLANCE:
             return decode(ids)
-        key = repr(ids)  # what somebody else's row holds for ids need not be hashable
+        key = repr(ids)  # the ids in a third-party row need not be hashable
         if key not in known:
             known[key] = decode(ids)
         return known[key]
@@ -198,20 +198,20 @@ def _remember_glances(decode: Decode) -> Decode:
 
 
 def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Decode) -> int | None:
-    """Return how many ids of the prompt are the text of `so_far`, tokenized otherwise; None if the texts differ.
+    """Return how many ids of the prompt are the text of `so_far`, tokenized differently; None if the texts differ.
 
-    A token that holds both the end of that text and what comes after it cannot be divided: then it is None too.
+    None too if a token spans the end of that text and what follows, because it cannot be split.
     """
     common = count_common_prefix(so_far, prompt_ids)
-    # From the last shared token on, because some tokenizers drop the space before the first word of a text.
+    # Start at the last shared token, because some tokenizers drop the space before the first word of a text.
     start = max(0, common - 1)
     if not _may_be_same(so_far[start : start + _GLANCE], prompt_ids[start : start + _GLANCE], decode):
         return None
     wanted = decode(so_far[start:])
-    if _NOT_TEXT in wanted and start > 0:  # perhaps this token is the second half of a character
+    if _NOT_TEXT in wanted and start > 0:  # this token may be the second half of a character
         start = 0
         wanted = decode(so_far)
-    # Bytes that are no text all look the same, so that nobody can tell whether they are.
+    # Bytes that are not text all look the same, so they cannot be compared.
     if _NOT_TEXT in wanted or not decode(prompt_ids[start:]).startswith(wanted):
         return None
     low, high = common, len(prompt_ids)
@@ -221,7 +221,7 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
             low = middle + 1
         else:
             high = middle
-    # The last character may be spread over several tokens, the first of which already counts as a character.
+    # The last character may span several tokens, the first of which already counts as a character.
     ends = range(low, min(low + _LONGEST_CHARACTER, len(prompt_ids) + 1))
     return next((end for end in ends if decode(prompt_ids[start:end]) == wanted), None)
 

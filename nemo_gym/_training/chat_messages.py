@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conversation of a row as chat messages: what the model was given, what it and its tools said, and in which turn.
 
-A message of the model that carries tokens is tied to its turn, so that formats can put tokens beside texts. Reasoning
-stands beside the text, as `reasoning_content`; how it is rendered is up to the template of the model that is trained.
+A message of the model that carries tokens is linked to its turn, so that formats can put tokens beside texts. Reasoning
+is kept beside the text, as `reasoning_content`; the template of the trained model decides how to render it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Item = Mapping[str, Any]
 
 
 class NotExpressible(Exception):
-    """A format has no place for something in a rollout; the text says what."""
+    """A format cannot express something in a rollout; the message says what."""
 
 
 @dataclass(slots=True)
@@ -32,9 +32,9 @@ class ChatConversation:
     given: list[Message]
     """What the model was given before it said anything."""
     said: list[Message]
-    """What the model and its tools said then."""
+    """What the model and its tools said afterwards."""
     turns: list[int | None]
-    """For each of `said`: the turn in which the model wrote it, where its tokens are known."""
+    """For each of `said`: the turn in which the model wrote it, if its tokens are known."""
     tools: list[dict[str, Any]]
 
     def list_all(self) -> list[tuple[Message, int | None]]:
@@ -49,9 +49,9 @@ class ChatConversation:
 
 
 def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments: bool = False) -> ChatConversation:
-    """Return the conversation of a row. `parse_arguments`: of tool calls, as chat templates want them.
+    """Return the conversation of a row; `parse_arguments` parses those of tool calls, as chat templates want them.
 
-    NotExpressible for a row without a conversation, or with an item that chat has no form for.
+    Raise NotExpressible for a row without a conversation, or with an item that chat cannot express.
     """
     params = as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
     given = read_given(row, parse_arguments=parse_arguments)
@@ -92,7 +92,7 @@ def read_given(row: Item, *, parse_arguments: bool = False) -> list[Message]:
 
 @dataclass(slots=True)
 class _MessageWriter:
-    """Makes messages of items: what the model says between two answers of others becomes one message."""
+    """Turns items into messages: what the model says between two answers of others becomes one message."""
 
     parse_arguments: bool
     messages: list[Message] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _MessageWriter:
     _calls: list[dict[str, Any]] = field(default_factory=list)
     _is_open: bool = False
     _names: dict[str, str] = field(default_factory=dict)
-    """The tools that were called, by the id of the call."""
+    """The tools that were called, by call id."""
 
     def add(self, item: Any) -> None:
         fields = as_mapping(item)
@@ -116,7 +116,7 @@ class _MessageWriter:
             self._is_open = True
             self._thoughts += _list_texts(as_list(fields.get("summary")) or as_list(fields.get("content")))
         else:
-            raise NotExpressible(f"an item of type {kind!r}, for which chat has no form")
+            raise NotExpressible(f"an item of type {kind!r}, which chat cannot express")
 
     def close(self) -> None:
         """End the message that the model is writing, if there is one."""
@@ -159,7 +159,7 @@ class _MessageWriter:
             try:
                 parsed = orjson.loads(arguments)
             except orjson.JSONDecodeError:
-                parsed = None  # what the model wrote is no JSON: it stays the text that it is
+                parsed = None  # the model did not write JSON: keep the text
             arguments = parsed if isinstance(parsed, dict) else arguments
         self._calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
 
@@ -172,7 +172,7 @@ class _MessageWriter:
 
 
 def _convert_content(content: Any) -> str | list[dict[str, Any]]:
-    """Return text where there is nothing else, as most templates want it, and chat's parts otherwise."""
+    """Return plain text if there is nothing else, as most templates want it; otherwise chat's parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -183,7 +183,7 @@ def _convert_content(content: Any) -> str | list[dict[str, Any]]:
     try:
         return [convert_part(part) for part in content]
     except (NotImplementedError, KeyError, TypeError) as error:
-        raise NotExpressible("a content part for which chat has no form") from error
+        raise NotExpressible("a content part that chat cannot express") from error
 
 
 def _list_texts(parts: Iterable[Any]) -> list[str]:
@@ -194,7 +194,7 @@ def _list_texts(parts: Iterable[Any]) -> list[str]:
 def _convert_tool(tool: Any) -> dict[str, Any]:
     fields = as_mapping(tool)
     if fields.get("type") != "function":
-        raise NotExpressible(f"a tool of type {fields.get('type')!r}, for which chat has no form")
+        raise NotExpressible(f"a tool of type {fields.get('type')!r}, which chat cannot express")
     if isinstance(fields.get("function"), dict):
         return dict(fields)
     names = ("name", "description", "parameters")

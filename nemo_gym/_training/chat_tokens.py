@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation as token ids, by the tokenizer and the chat template of the model that is trained.
+"""Turn a conversation into token ids, with the tokenizer and the chat template of the trained model.
 
-What a model wrote is never tokenized again. The prompt of its next turn is every id so far, exactly as the engine gave
-and took them, and then the ids of what the template puts between: the end of the turn if the model did not write it,
-the new messages, and the opening of the next turn. Where a template cannot say that, the caller has to start anew.
+What a model wrote is never retokenized. The prompt of its next turn is every id so far, exactly as the engine exchanged
+them, followed by the ids of what the template puts in between: the end of the turn if the model did not write it, the
+new messages, and the opening of the next turn. If a template cannot express that, the caller must start over.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class ChatTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What a model's tokens say: text, and calls of tools as name and JSON arguments."""
+    """What a model's tokens say: text, and tool calls as name and JSON arguments."""
 
     text: str
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -47,11 +47,11 @@ ParseReply = Callable[[list[int], Tools], Awaitable[ParsedReply]]
 
 
 class NotContinuable(GymError, ValueError):
-    """A chat template does not put later messages after earlier ones, so that a conversation cannot be continued."""
+    """The chat template does not put later messages after earlier ones, so a conversation cannot be continued."""
 
 
 class ChatFormat:
-    """How conversations become token ids, and token ids replies."""
+    """Converts conversations to token ids, and token ids to replies."""
 
     def __init__(
         self,
@@ -71,18 +71,18 @@ class ChatFormat:
     def extend(self, ids: Sequence[int], messages: Sequence[Message], number: int, tools: Tools) -> list[int]:
         """Return the prompt for the turn after `ids`, which end with what the model wrote as message `number`.
 
-        Raises NotContinuable where the chat template has no such form.
+        Raise NotContinuable if the chat template cannot express it.
         """
         added = self._encode(self._render_added(messages, number, tools))
         if ids and added and ids[-1] == added[0]:
-            added = added[1:]  # the model has ended its turn itself, with the token that the template ends it with
+            added = added[1:]  # the model itself wrote the token with which the template ends a turn
         return [*ids, *added]
 
     async def parse(self, generated_ids: list[int], tools: Tools) -> ParsedReply:
-        """Return what the model said, its reasoning in one `<think>` block."""
+        """Return what the model said, with its reasoning in one `<think>` block."""
         parsed = await self._parse_reply(generated_ids, tools)
         before, end, after = parsed.text.partition("</think>")
-        if end and "<think>" not in before:  # templates that open the block for the model
+        if end and "<think>" not in before:  # some templates open the block for the model
             return ParsedReply(f"<think>{before}{end}{after}", parsed.calls)
         return parsed
 
@@ -95,12 +95,12 @@ class ChatFormat:
     def _render_added(self, messages: Sequence[Message], number: int, tools: Tools) -> str:
         """Return the text from the end of message `number`, a reply, to the opening of the next turn.
 
-        The reply itself is replaced by a mark, because a template may write it otherwise than the model did.
+        The reply itself is replaced by a mark, because a template may write it differently than the model did.
         """
         before, reply, later = messages[:number], messages[number], messages[number + 1 :]
         bare = {"role": "assistant", "content": _MARK}
         end_of_turn = self._render_after_mark([*before, bare], tools, opens_turn=False)
-        # Some templates want to see the call that a tool answers, others leave out the text beside a call.
+        # Some templates need the call that a tool answers, others leave out the text beside a call.
         for marked in ({**bare, "tool_calls": reply.get("tool_calls")}, bare):
             closed = self._render_after_mark([*before, marked], tools, opens_turn=False)
             opened = self._render_after_mark([*before, marked, *later], tools, opens_turn=True)
@@ -110,13 +110,13 @@ class ChatFormat:
             traced = self._render_after_mark([*before, marked, *numbered], tools, opens_turn=True) or ""
             if all(f"{_LATER}{place}." in traced for place in range(len(later))):  # none is written further up
                 return end_of_turn + opened[len(closed) :]
-        raise NotContinuable("the chat template does not write new messages after a reply that it has written before")
+        raise NotContinuable("the chat template does not append new messages after an earlier reply")
 
     def _render_after_mark(self, messages: Sequence[Message], tools: Tools, *, opens_turn: bool) -> str | None:
-        """Return what follows the mark; None if the template leaves it out, or refuses such a conversation."""
+        """Return what follows the mark; None if the template leaves it out, or rejects such a conversation."""
         try:
             _, mark, after = self._render(messages, tools, opens_turn=opens_turn).rpartition(_MARK)
-        except Exception:  # templates raise what they like, and this conversation is our own making
+        except Exception:  # templates raise all sorts of errors, and this conversation is our own making
             return None
         return after if mark else None
 
@@ -129,9 +129,9 @@ class ChatFormat:
 
 
 def parse_hermes_calls(text: str) -> ParsedReply:
-    """Read calls in the form of Hermes and Qwen, `<tool_call>{"name": …, "arguments": …}</tool_call>`.
+    """Parse calls in the format of Hermes and Qwen, `<tool_call>{"name": …, "arguments": …}</tool_call>`.
 
-    A block that holds no such call stays text, so that nothing of what the model said is lost.
+    A block that holds no such call stays text, so that nothing the model said is lost.
     """
     calls: list[tuple[str, str]] = []
 
@@ -148,7 +148,7 @@ def parse_hermes_calls(text: str) -> ParsedReply:
 
 
 def build_message(reply: ParsedReply) -> dict[str, Any]:
-    """Return a reply as an assistant's message."""
+    """Return a reply as an assistant message."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if reply.calls:
         message["tool_calls"] = [
@@ -159,19 +159,19 @@ def build_message(reply: ParsedReply) -> dict[str, Any]:
 
 
 def digest_history(messages: Sequence[Message], tools: Tools) -> list[bytes]:
-    """Return a digest of the conversation up to each message, by which one that is continued is known again.
+    """Return a digest of the conversation up to each message, by which a continued conversation is recognized.
 
-    Ids of calls do not count, nor does white space around texts: both change on the way through other formats.
+    Call ids and whitespace around texts do not count: both change on the way through other formats.
     """
     digests, state = [], orjson.dumps(tools or [], option=orjson.OPT_SORT_KEYS)
     for message in messages:
-        said = orjson.dumps(_pick_what_is_said(message), option=orjson.OPT_SORT_KEYS)
+        said = orjson.dumps(_pick_content(message), option=orjson.OPT_SORT_KEYS)
         state = hashlib.blake2b(state + said, digest_size=16).digest()
         digests.append(state)
     return digests
 
 
-def _pick_what_is_said(message: Message) -> list[Any]:
+def _pick_content(message: Message) -> list[Any]:
     text = join_text(message)
     calls = [
         [call["function"]["name"], _read_arguments(call["function"]["arguments"])]
@@ -181,7 +181,7 @@ def _pick_what_is_said(message: Message) -> list[Any]:
 
 
 def join_text(message: Message) -> str:
-    """Return the text of a message; ValueError if it holds anything else."""
+    """Return the text of a message; raise ValueError if it holds anything else."""
     content = message.get("content")
     if content is None or isinstance(content, str):
         return (content or "") + (message.get("refusal") or "")
@@ -191,7 +191,7 @@ def join_text(message: Message) -> str:
 
 
 def _write_for_template(message: Message) -> dict[str, Any]:
-    """Return a message as templates expect it: text for content, and arguments of calls as objects."""
+    """Return a message as templates expect it: text content, and call arguments as objects."""
     role = message["role"]
     written: dict[str, Any] = {"role": _ROLES.get(role, role), "content": join_text(message)}
     if calls := message.get("tool_calls"):
@@ -208,7 +208,7 @@ def _write_for_template(message: Message) -> dict[str, Any]:
 
 
 def _read_arguments(arguments: Any) -> Any:
-    """Return arguments as an object; as they are if they are not JSON, for that is the model's mistake to keep."""
+    """Return arguments as an object; unchanged if they are not JSON, because the model's mistake must be kept."""
     try:
         return json.loads(arguments)
     except (TypeError, ValueError):

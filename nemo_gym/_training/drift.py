@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well the tokens of rollouts fit together, model by model: clean, realigned or forked, and where they diverge.
+"""Report how well the tokens of rollouts fit together, per model: clean, realigned or forked, and where they diverge.
 
-A history that travels as text is tokenized again at every turn. Where the ids then differ from those that the model
-wrote, a trainer that joins the turns blindly trains on tokens that nobody sampled. This is the report of how often.
+A history that travels as text is tokenized again at every turn. If the ids then differ from those the model wrote, a
+trainer that joins the turns blindly trains on tokens that nobody sampled. The report says how often.
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ _SHOWN_AROUND = 8
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place where a turn read other tokens than those that had been read and written before."""
+    """The first place where a turn read other tokens than were read and written before."""
 
     turn: int
     """Counts from 0; the first turn cannot diverge."""
     position: int
     """How many tokens of the history are the same."""
     region: Region
-    """What the first differing token of the history was: given at first, written by the model, or said since."""
+    """What the first differing token of the history was: given initially, written by the model, or said since."""
     before_ids: list[int]
-    """The history around the place."""
+    """The history around that place."""
     read_ids: list[int]
     """What the turn read there instead."""
 
@@ -60,7 +60,7 @@ class ModelDrift:
 
     model: str
     template: str | None = None
-    """The settings of the chat template with which the rollouts asked, as their rows have them."""
+    """The chat template settings in the rollouts' requests."""
     rollouts: int = 0
     clean: int = 0
     realigned: int = 0
@@ -71,17 +71,17 @@ class ModelDrift:
     failed: int = 0
     branches: int = 0
     tokens: int = 0
-    """Of all sequences that a trainer would be given."""
+    """In all sequences that a trainer would get."""
     trainable_tokens: int = 0
     """Those that the model wrote."""
     first_turns: Counter[int] = field(default_factory=Counter)
-    """In which turn the first divergence was."""
+    """The turn with the first divergence."""
     regions: Counter[str] = field(default_factory=Counter)
     example: dict[str, Any] | None = None
     versions: Counter[int] = field(default_factory=Counter)
     """Rollouts by the version of the weights that began them."""
     straddling: int = 0
-    """Rollouts in which more than one version took part."""
+    """Rollouts that involve more than one version."""
 
     @property
     def trainable_share(self) -> float | None:
@@ -145,7 +145,7 @@ class ModelDrift:
 
 
 def report_drift(files: Iterable[Path], decode: Decode | None = None) -> list[ModelDrift]:
-    """Return the report of every model and template, by name; a rollout belongs to the model of its last turn."""
+    """Return the report for every model and template, by name; a rollout belongs to the model of its last turn."""
     models: dict[tuple[str, str], ModelDrift] = {}
     for path in files:
         for line in read_results(path):

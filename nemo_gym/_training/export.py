@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export rollouts to the format of a trainer: look over the files, then write record after record.
+"""Export rollouts to a trainer's format: survey the files, then write record after record.
 
-No more than one row, or the rows of one group, is in memory at a time; of every group a few numbers are kept. The
-output appears when it is complete. What was left out is counted, by reason.
+Only one row, or the rows of one group, is in memory at a time; a few numbers are kept per group. The output appears
+when it is complete. What was left out is counted, by reason.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ Write = Callable[[Record], None]
 
 
 class _NothingWritten(Exception):
-    """Nothing was exported, so that no output is to appear."""
+    """Nothing was exported, so no output should appear."""
 
 
 @dataclass
@@ -68,15 +68,15 @@ class ExportSummary:
     output: Path
     survey: Survey
     exported: int = 0
-    """Rollouts of which there is something in the output."""
+    """Rollouts that contributed to the output."""
     records: int = 0
     """Lines or rows that were written."""
     groups: int = 0
-    """Groups of which there is something in the output."""
+    """Groups that contributed to the output."""
     filtered: Counter[str] = field(default_factory=Counter)
     """By filter."""
     drift: Counter[str] = field(default_factory=Counter)
-    """Of the exported rollouts: how their turns fit together."""
+    """How the turns of the exported rollouts fit together."""
 
     @property
     def read(self) -> int:
@@ -89,7 +89,7 @@ class ExportSummary:
 
     @property
     def invalid(self) -> Counter[str]:
-        """Those that must not be trained on, or that the format cannot express, by reason."""
+        """Rollouts that must not be trained on, or that the format cannot express, by reason."""
         return self.survey.invalid
 
     @property
@@ -118,7 +118,7 @@ class ExportSummary:
 
 
 def find_format(name: str) -> Format:
-    """Return the format of that name; ResultsError offers those that are near."""
+    """Return the format of that name; raise ResultsError, suggesting similar names."""
     if name not in FORMATS:
         raise ResultsError(
             f"there is no format {name!r}. {did_you_mean(name, FORMATS)}\nhint: the formats are {', '.join(FORMATS)}"
@@ -138,8 +138,8 @@ def export_rollouts(
 ) -> ExportSummary:
     """Write the rollouts of `files` to `output`, and return what became of each.
 
-    `margin`: the least difference of the rewards of a pair. `decode`: turns token ids into text, which tells histories
-    that were tokenized anew from edited ones. `overwrite`: replace an output that exists.
+    `margin` is the smallest difference between the rewards of a pair. `decode` turns token ids into text, to tell
+    retokenized histories from edited ones. `overwrite` replaces an existing output.
     """
     one, path = find_format(format_name), Path(output)
     _require_output(one, path, files, overwrite=overwrite)
@@ -174,7 +174,7 @@ def _export_rows(one: Format, wanted: Selection, write: Write, summary: ExportSu
         if rollout is None:
             continue
         group = survey.groups[rollout.group]
-        if (objection := wanted.find_objection(rollout, group)) is not None:
+        if (objection := wanted.explain_skip(rollout, group)) is not None:
             summary.filtered[objection] += 1
             continue
         try:
@@ -201,7 +201,7 @@ def _export_groups(
             samples = []
             for row in survey.read_rows(group.last_usable, opened):
                 rollout = survey.read_member(row)
-                objection = wanted.find_objection(rollout, group, any_reward=one.pairs)
+                objection = wanted.explain_skip(rollout, group, any_reward=one.pairs)
                 if objection is None:
                     samples.append(_join(rollout, row, decode))
                 else:
@@ -265,7 +265,7 @@ def _require_output(one: Format, path: Path, files: Sequence[Path], *, overwrite
     """Raise ResultsError unless the output may be written."""
     if path.resolve() in {file.resolve() for file in files}:
         raise ResultsError(
-            f"the output {str(path)!r} is one of the rollouts files.\nhint: choose another output: rollouts are kept"
+            f"the output {str(path)!r} is one of the rollouts files.\nhint: choose another output; rollouts are kept"
         )
     if path.is_dir():
         raise ResultsError(f"the output {str(path)!r} is a folder.\nhint: name a file in it")
@@ -283,7 +283,7 @@ def _require_output(one: Format, path: Path, files: Sequence[Path], *, overwrite
 
 @contextlib.contextmanager
 def _open_writer(path: Path, summary: ExportSummary) -> Iterator[Write]:
-    """Open what takes records and counts them; the file is there when all are written."""
+    """Open a writer that counts records; the file appears once all are written."""
     with atomic_writer(path) as file:
         if path.suffix != ".parquet":
 

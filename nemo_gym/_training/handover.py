@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hand the tokens of a result row over to a trainer: each trainable item extends all tokens before it, or is set aside.
+"""Prepare the tokens of a result row for a trainer: each trainable item extends all tokens before it, or is set aside.
 
-Trainers such as NeMo RL walk through `response.output` and take the tokens so far for the beginning of the next
-`prompt_token_ids`. Where that is so, a row stays as it is. Where an agent's history was tokenized anew, the ids that
-were generated are put back; where the history was changed, only the branch with the last turn keeps its tokens. What
-was changed or set aside is kept under `_ng_token_drift`, so that nothing is lost.
+Trainers such as NeMo RL walk through `response.output` and expect the tokens so far at the start of the next
+`prompt_token_ids`. If they are, a row stays unchanged. If an agent's history was retokenized, the generated ids are put
+back; if the history was edited, only the branch with the last turn keeps its tokens. What was changed or set aside is
+kept under `_ng_token_drift`, so that nothing is lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
 def read_turn(item: Mapping[str, Any], source: str, *, is_checked: bool = False, **known: Any) -> Turn | str | None:
     """Return the turn whose tokens `item` carries, or why they cannot be used; None if it carries none.
 
-    `is_checked`: its tokens were found in order before.
+    `is_checked` means that its tokens were validated before.
     """
     prompt_ids: Any = item.get(_PROMPT)
     generated_ids: Any = item.get(_GENERATED)
@@ -42,12 +42,12 @@ def _find_problem(prompt_ids: Any, generated_ids: Any, log_probs: Any) -> str | 
     if len(generated_ids) != len(log_probs):
         return f"{len(generated_ids)} tokens, but {len(log_probs)} log-probs"
     if _sum_type(prompt_ids) is not int or _sum_type(generated_ids) is not int:
-        return "token ids that are no whole numbers"
-    return "log-probs that are no numbers" if _sum_type(log_probs) is None else None
+        return "token ids that are not whole numbers"
+    return "log-probs that are not numbers" if _sum_type(log_probs) is None else None
 
 
 def _sum_type(values: list[Any]) -> type | None:
-    """Return the type of the sum, None if there is none: the quickest look at the types of thousands of numbers."""
+    """Return the type of the sum, None if there is none: the fastest way to check the types of thousands of numbers."""
     try:
         return type(sum(values))
     except TypeError:
@@ -55,12 +55,12 @@ def _sum_type(values: list[Any]) -> type | None:
 
 
 def carries_turn(item: Mapping[str, Any]) -> bool:
-    """Return whether an item says anything of the tokens that it was made of."""
+    """Return whether an item says anything about its tokens."""
     return _PROMPT in item or _GENERATED in item
 
 
 def carries_tokens(row: Mapping[str, Any]) -> bool:
-    """Return whether there is anything to hand over. Every rollout asks, so that it costs next to nothing."""
+    """Return whether there is anything to hand over. Every rollout asks, so it must be cheap."""
     response = row.get(RESPONSE_KEY_NAME)
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list):
@@ -69,7 +69,7 @@ def carries_tokens(row: Mapping[str, Any]) -> bool:
 
 
 def is_clean(row: Mapping[str, Any]) -> bool:
-    """Return whether a trainer can take the row as it is."""
+    """Return whether a trainer can use the row unchanged."""
     so_far: list[int] = []
     output = list_answer_items(row.get(RESPONSE_KEY_NAME))
     for item in output:
@@ -82,9 +82,9 @@ def is_clean(row: Mapping[str, Any]) -> bool:
 
 
 def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
-    """Change the tokens of `row` so that a trainer can take them, and say under `_ng_token_drift` what was changed.
+    """Change the tokens of `row` so that a trainer can use them, and note the changes under `_ng_token_drift`.
 
-    `decode` is needed to tell a history that was tokenized anew from one that was changed.
+    `decode` is needed to tell a retokenized history from an edited one.
     """
     if TOKEN_DRIFT_KEY in row or is_clean(row):
         return
@@ -113,8 +113,8 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
         row[MASK_SAMPLE_KEY] = True
 
 
-def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a row's response with all their tokens, also those that were set aside."""
+def restore_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a row's response with all their tokens, including those that were set aside."""
     set_aside = as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))
     aside = {as_int(entry.get("item")): entry for entry in map(as_mapping, set_aside)}
     items = list_answer_items(row.get(RESPONSE_KEY_NAME))
@@ -129,12 +129,12 @@ def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def rejoin_turns(
     row: Mapping[str, Any], turns: Sequence[Turn], decode: Decode | None = None
 ) -> tuple[list[Turn], list[Branch]]:
-    """Return the turns that `take_back` has found as the engine read them, and their branches.
+    """Return the turns that `restore_items` found as the engine read them, and their branches.
 
     The branches are those of the handover, unless it had no `decode` and there is one now.
     """
     mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
-    reread = _find_rereadings(mark)
+    reread = _find_replaced_prompts(mark)
     restored = [
         replace(turn, prompt_ids=_restore_prompt(turn.prompt_ids, reread[number])) if number in reread else turn
         for number, turn in enumerate(turns)
@@ -150,9 +150,9 @@ def rejoin_turns(
 
 def restore_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as it was before the handover: every item with its tokens, as the engine read and wrote them."""
-    items = [dict(item) for item in take_back(row)]
+    items = [dict(item) for item in restore_items(row)]
     carriers = [item for item in items if isinstance(read_turn(item, "response", is_checked=True), Turn)]
-    for number, entry in _find_rereadings(as_mapping(row.get(TOKEN_DRIFT_KEY))).items():
+    for number, entry in _find_replaced_prompts(as_mapping(row.get(TOKEN_DRIFT_KEY))).items():
         if number < len(carriers):
             carriers[number][_PROMPT] = _restore_prompt(carriers[number][_PROMPT], entry)
     bare = {name: value for name, value in row.items() if name != TOKEN_DRIFT_KEY}
@@ -160,10 +160,10 @@ def restore_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_untracked_turns(output: Sequence[Mapping[str, Any]]) -> int:
-    """Count the turns in which the model said something, but of which there are no tokens.
+    """Count the turns in which the model said something, but whose tokens are missing.
 
-    A turn lasts until the environment answers. An empty reply, such as that to a conversation that has outgrown the
-    model's context, has no tokens to lose.
+    A turn lasts until the environment answers. An empty reply, as to a conversation that has outgrown the model's
+    context, has no tokens to lose.
     """
     count, said, has_tokens = 0, False, False
     for item in [*output, {"type": "end_output"}]:
@@ -200,8 +200,8 @@ def _put_generated_ids_back(
             so_far = start + len(turns[number].generated_ids)
 
 
-def _find_rereadings(mark: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Return what the engine had read in place of the ids that were put back, by turn."""
+def _find_replaced_prompts(mark: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Return, by turn, what the engine had read in place of the restored ids."""
     return {
         entry["turn"]: entry
         for entry in map(as_mapping, as_list(mark.get("reread")))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trainable rollout, read from a row of a rollouts file, from the answers of a model, or from its own JSON.
+"""One trainable rollout, read from a row of a rollouts file, from a model's answers, or from its own JSON.
 
-Rows are other people's: what cannot be used makes a rollout invalid, with a reason, and never an error. A failed
-rollout has no reward at all, so that nobody can take it for a zero.
+Rows come from others: what cannot be used makes a rollout invalid, with a reason, and never raises. A failed rollout
+has no reward at all, so that nobody can mistake it for a zero.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
-from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, take_back
+from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, restore_items
 from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._util.row_keys import (
@@ -41,35 +41,35 @@ class TrainableRolloutError(GymError, ValueError):
 
 @dataclass(slots=True)
 class TrainableRollout:
-    """A rollout with everything that a trainer may ask for. Rewards belong to the rollout, tokens to its branches."""
+    """A rollout with everything a trainer may need. Rewards belong to the rollout, tokens to its branches."""
 
     task_index: int
     rollout_index: int
     agent: str | None = None
     rollout_id: str | None = None
     reward: float | None = None
-    """None for a rollout that failed: it is no member of its group's baseline."""
+    """None for a failed rollout, which is not part of its group's baseline."""
     reward_components: dict[str, float] = field(default_factory=dict)
     failure: str | None = None
     """The kind of failure; None for a rollout that has a reward."""
     invalid: str | None = None
-    """Why it must not be trained on although it has a reward, such as tokens that were lost; None if it may."""
+    """Why it must not be trained on although it has a reward, such as lost tokens; None if it may."""
     cut_off: str | None = None
-    """What ended it before the model did: `max_steps` or `length`."""
+    """What cut it off: `max_steps` or `length`."""
     group_size: int | None = None
-    """How many attempts its group has, where the whole group was looked at."""
+    """How many attempts its group has, if the whole group was read."""
     group_scored: int | None = None
-    """How many of them have a reward to train on: those that a baseline is made of."""
+    """How many of them have a reward to train on: those that form the baseline."""
     group_failed: int | None = None
     """How many of them failed."""
     turns: list[Turn] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
     row_versions: tuple[int, int] | None = None
-    """The first and last policy version that its row tells of, for rollouts whose turns do not."""
+    """The first and last policy version in its row, for rollouts whose turns have none."""
 
     @property
     def group(self) -> tuple[str | None, int]:
-        """All attempts of one agent at one task are a group."""
+        """The group: all attempts of one agent at one task."""
         return self.agent, self.task_index
 
     @property
@@ -79,24 +79,24 @@ class TrainableRollout:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has a reward and nothing speaks against training on it."""
+        """Whether it has a reward and may be trained on."""
         return self.failure is None and self.invalid is None
 
     @property
     def main_branch(self) -> Branch | None:
-        """The branch in which the last turn is: the one that ends with the rollout's answer."""
+        """The branch of the last turn: the one that ends with the rollout's answer."""
         last = len(self.turns) - 1
         return next((branch for branch in reversed(self.branches) if last in branch.turns), None)
 
     @property
     def policy_versions(self) -> tuple[int | None, int | None]:
-        """The versions of the weights that wrote the first and the last turn, where they are known."""
+        """The versions of the weights that wrote the first and the last turn, if known."""
         known = [version for turn in self.turns for version in turn.policy_versions]
         return (known[0], known[-1]) if known else self.row_versions or (None, None)
 
     @property
     def straddles_versions(self) -> bool:
-        """Whether more than one version of the weights took part."""
+        """Whether more than one version of the weights was involved."""
         known = {version for turn in self.turns for version in turn.policy_versions}
         return len(known or set(self.row_versions or ())) > 1
 
@@ -104,7 +104,7 @@ class TrainableRollout:
     def from_row(cls, row: Mapping[str, Any], decode: Decode | None = None) -> "TrainableRollout":
         """Return the rollout of one row of a rollouts file, or of a failures file.
 
-        `decode` turns token ids into text; with it, histories that were tokenized anew are told from edited ones.
+        `decode` turns token ids into text, to tell retokenized histories from edited ones.
         """
         rollout = cls.from_row_unjoined(row)
         rollout.join(row, decode)
@@ -112,9 +112,9 @@ class TrainableRollout:
 
     @classmethod
     def from_row_unjoined(cls, row: Mapping[str, Any], *, is_checked: bool = False) -> "TrainableRollout":
-        """As `from_row`, without branches: all that it takes to tell whether a rollout is valid.
+        """Like `from_row`, without branches: enough to tell whether a rollout is valid.
 
-        `is_checked`: the same row was found valid before, so that its tokens need no second look.
+        `is_checked` means that the same row was found valid before, so its tokens are not checked again.
         """
         rollout = cls(
             task_index=row.get(TASK_INDEX_KEY_NAME) or 0,
@@ -148,11 +148,11 @@ class TrainableRollout:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is at least one token that the model wrote."""
+        """Whether the model wrote at least one token."""
         return any(turn.generated_ids for turn in self.turns)
 
     def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
-        """Add one answer of the model, Responses or Chat Completions, as its turn: for rollouts that are under way."""
+        """Add one answer of the model, Responses or Chat Completions, as a turn: for rollouts in progress."""
         items = list_answer_items(answer)
         turns, problem = collect_turns(((item, answer) for item in items), "response")
         self.turns += turns
@@ -160,7 +160,7 @@ class TrainableRollout:
         self.branches = join_turns(self.turns, decode)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form: docs/concepts/trainable-rollouts.md describes it field by field."""
+        """Return the stored form; docs/concepts/trainable-rollouts.md describes it field by field."""
         start, end = self.policy_versions
         return {
             "schema": SCHEMA,
@@ -210,7 +210,7 @@ class TrainableRollout:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "TrainableRollout":
-        """Return what `to_json` stored; TrainableRolloutError for another schema or shape."""
+        """Return what `to_json` stored; raise TrainableRolloutError for another schema or shape."""
         if stored.get("schema") != SCHEMA:
             raise TrainableRolloutError(
                 f"a trainable rollout has the schema {stored.get('schema')!r}; this version reads {SCHEMA}.\n"
@@ -238,8 +238,8 @@ def collect_turns(
 ) -> tuple[list[Turn], str | None]:
     """Return the turn of every item that carries tokens, and why the tokens cannot be used, if so.
 
-    An item comes with what surrounds it: the answer or the captured entry that names its model and call. `is_checked`:
-    the tokens are known to be usable.
+    An item comes with its context: the answer or the captured entry that names its model and call. `is_checked` means
+    that the tokens are known to be usable.
     """
     turns: list[Turn] = []
     for item, around in items:
@@ -263,16 +263,16 @@ def collect_turns(
 
 
 def _read_turns(row: Mapping[str, Any], is_checked: bool) -> tuple[list[Turn], str | None]:
-    """Read the tokens from where there are most: the token capture, the response, or the captured calls.
+    """Read the tokens from the most complete source: the token capture, the response, or the captured calls.
 
-    Of the same turns, those of the response come first if they were handed over, because it is known how they relate.
+    If equal, the response wins if its tokens were handed over, because then it is known how they relate.
     """
     entries = as_list(as_mapping(row.get(TOKEN_CAPTURE_KEY)).get("records"))
     if entries and len(entries) != as_mapping(row.get(TOKEN_DRIFT_KEY)).get("turns"):
         pairs = ((entry, entry) for entry in map(as_mapping, entries))
         return collect_turns(pairs, "token_capture", is_checked=is_checked)
     response = as_mapping(row.get(RESPONSE_KEY_NAME))
-    turns, problem = collect_turns(((item, response) for item in take_back(row)), "response", is_checked=is_checked)
+    turns, problem = collect_turns(((item, response) for item in restore_items(row)), "response", is_checked=is_checked)
     if turns or problem:
         return turns, problem
     return collect_turns(_list_captured_items(row), "model_call_capture", is_checked=is_checked)
@@ -296,5 +296,5 @@ def _read_failure(row: Mapping[str, Any]) -> str | None:
 
 
 def _is_masked(row: Mapping[str, Any]) -> bool:
-    """Return whether the row says that it must not be trained on, at its top or on its response."""
+    """Return whether the row says, at its top or on its response, that it must not be trained on."""
     return bool(row.get(MASK_SAMPLE_KEY) or as_mapping(row.get(RESPONSE_KEY_NAME)).get(MASK_SAMPLE_KEY))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rollouts are exported: look over the files once, keep a few numbers a group, and judge each rollout by them.
+"""Which rollouts are exported: survey the files once, keep a few numbers per group, and judge each rollout by them.
 
-A rollout is usable if it has a reward, nothing speaks against training on it, and it has the tokens that the format
-needs. Everything that is known of a group is made of its usable members: its baseline, whether its rewards are mixed,
-its pass rate. A failure has no part in any of these; it is only counted.
+A rollout is usable if it has a reward, may be trained on, and has the tokens that the format needs. A group's baseline,
+pass rate, and whether its rewards are mixed are computed from its usable members only. Failures are excluded from all
+of these; they are only counted.
 """
 
 import math
@@ -31,11 +31,11 @@ class Selection:
     """Which of the usable rollouts are wanted."""
 
     min_reward: float | None = None
-    """The least reward of a rollout; of a pair, that of the chosen one."""
+    """The lowest reward of a rollout; for a pair, of the chosen one."""
     keep_groups: KeepGroups = "all"
-    """`mixed`: only groups in which rewards differ, since the others teach a relative policy nothing."""
+    """`mixed`: only groups with differing rewards, since the others teach a relative policy nothing."""
     min_pass_rate: float | None = None
-    """The least share of a group's rollouts that pass."""
+    """The lowest share of a group's rollouts that pass."""
     max_pass_rate: float | None = None
     pass_threshold: float = PASS_REWARD
 
@@ -52,11 +52,11 @@ class Selection:
 
     @property
     def needs_groups(self) -> bool:
-        """Whether a whole group has to be known before one of its rollouts can be judged."""
+        """Whether a whole group must be known before one of its rollouts can be judged."""
         return self.keep_groups == "mixed" or self.min_pass_rate is not None or self.max_pass_rate is not None
 
-    def find_objection(self, rollout: TrainableRollout, group: "Group", *, any_reward: bool = False) -> str | None:
-        """Return why a rollout is not wanted; None if it is. `any_reward`: the least reward is not asked for."""
+    def explain_skip(self, rollout: TrainableRollout, group: "Group", *, any_reward: bool = False) -> str | None:
+        """Return why a rollout is not wanted; None if it is. With `any_reward`, ignore the lowest reward."""
         if self.min_reward is not None and not any_reward and (rollout.reward or 0.0) < self.min_reward:
             return "reward too low"
         if self.keep_groups == "mixed" and not group.lowest < group.highest:
@@ -70,7 +70,7 @@ class Selection:
 
 @dataclass(slots=True)
 class Group:
-    """What is known of all attempts of one agent at one task."""
+    """What is known about all attempts of one agent at one task."""
 
     size: int = 0
     failed: int = 0
@@ -91,7 +91,7 @@ class Group:
 
 @dataclass
 class Survey:
-    """What a first look at some files found: their groups, which rows are usable, and what is wrong with the others."""
+    """What a first pass over some files found: their groups, the usable rows, and what is wrong with the others."""
 
     files: list[Path]
     """The rollouts files, then the failures files beside them."""
@@ -137,7 +137,7 @@ class Survey:
         return None
 
     def _note_place(self, line: ResultLine, file: int, previous: int) -> int:
-        """Remember where a row stands, and which one of its group came before: four numbers, and never the row."""
+        """Remember where a row is, and which row of its group came before: four numbers, never the row itself."""
         self._files_of.append(file)
         self._offsets.append(line.offset)
         self._sizes.append(line.size)
@@ -145,9 +145,9 @@ class Survey:
         return len(self._offsets) - 1
 
     def read_rollouts(self) -> Iterator[tuple[TrainableRollout | None, ResultLine]]:
-        """Look at every row of the rollouts files, then at the failures; yield each row with its rollout if usable.
+        """Read every row of the rollouts files, then the failures; yield each row, with its rollout if usable.
 
-        ResultsError if a rollout occurs twice in the rollouts files.
+        Raise ResultsError if a rollout occurs twice in the rollouts files.
         """
         seen = KeySet()
         for number, path in enumerate(self.files[: self.n_rollouts_files]):
@@ -158,19 +158,19 @@ class Survey:
                 yield self.look(line, number), line
         for number in range(self.n_rollouts_files, len(self.files)):
             for line in read_results(self.files[number]):
-                # Each attempt that failed has a line; one that was played again is in the rollouts, too.
+                # Every failed attempt has a line; a rollout that was retried successfully is also in the rollouts.
                 if seen.add(line.key):
                     self.look(line, number)
 
     def survey(self) -> None:
-        """Look at everything once, and remember which rows are usable."""
+        """Read everything once, and remember which rows are usable."""
         for rollout, line in self.read_rollouts():
             self._usable.setdefault(line.place.path, bytearray()).append(rollout is not None)
 
     def read_again(self) -> Iterator[tuple[TrainableRollout, ResultLine]]:
-        """Yield the usable rows once more, their rollouts with the facts of their groups."""
+        """Yield the usable rows once more, with their rollouts and the facts of their groups."""
         for path in self.files[: self.n_rollouts_files]:
-            # Rows that were added since are of no known group.
+            # Rows added since then belong to no known group.
             for is_usable, line in zip(self._usable.get(str(path), b""), read_results(path), strict=False):
                 if is_usable:
                     yield self.read_member(line.row), line
@@ -183,7 +183,7 @@ class Survey:
         return rollout
 
     def read_rows(self, last: int, opened: Sequence[BinaryIO]) -> list[Row]:
-        """Return the rows of a group up to its `last` one; `opened` are the survey's files, open."""
+        """Return the rows of a group up to its `last` one; `opened` are the survey's open files."""
         rows, at = [], last
         while at >= 0:
             number = self._files_of[at]
@@ -198,7 +198,7 @@ def open_survey(
 ) -> Survey:
     """Return a survey of rollouts files and of the failures files beside them; nothing is read yet.
 
-    `keep_places`: remember where each row stands, to read groups as wholes.
+    `keep_places` remembers where each row is, in order to read whole groups.
     """
     given = {file.resolve() for file in files}
     beside = dict.fromkeys(RunPaths.of(file).failures for file in files)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One session of the gateway and its calls, as they are kept and as they are told.
+"""One session of the gateway and its calls, as stored and as reported.
 
-Bodies are kept as the bytes that they came in, and are read when somebody asks for them.
+Bodies are kept as raw bytes and parsed on demand.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ Status = Literal["open", "done", "failed"]
 
 @dataclass(frozen=True)
 class SessionLabels:
-    """What a trainer knows a session by."""
+    """A trainer's labels for a session."""
 
     task_index: int = 0
     rollout_index: int = 0
@@ -48,7 +48,7 @@ class SessionCall:
     """Why the agent got no answer; None if it did."""
 
     def note_answer(self, answer: Any) -> None:
-        """Keep what the model answered, before it is made a stream or another dialect of: tokens included."""
+        """Keep the model's answer, tokens included, before it becomes a stream or another dialect."""
         self.answer = answer.model_dump_json().encode() if isinstance(answer, BaseModel) else _encode(answer)
 
     @property
@@ -90,7 +90,7 @@ class SessionCall:
 
 
 def _encode(answer: Any) -> bytes | None:
-    body = getattr(answer, "body", None)  # of a response that a handler has made itself
+    body = getattr(answer, "body", None)  # of a response that a handler built itself
     return bytes(body) if isinstance(body, bytes) else orjson.dumps(answer, default=str)
 
 
@@ -102,7 +102,7 @@ def _parse(raw: bytes | None) -> Any:
 
 
 def _without_tokens(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer whose arrays stand elsewhere already."""
+    """Return an answer without the arrays that are stored elsewhere."""
 
     def strip(part: Any) -> Any:
         if not isinstance(part, dict):
@@ -116,7 +116,7 @@ def _without_tokens(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class GatewaySession:
-    """One rollout that somebody else plays."""
+    """One rollout that another program runs."""
 
     id: str
     key: str
@@ -128,7 +128,7 @@ class GatewaySession:
     calls: list[SessionCall] = field(default_factory=list)
     under_way: int = 0
     reward: float | None = None
-    """What was said last; it counts when the session is done."""
+    """The reward set last; it counts once the session is done."""
     components: dict[str, float] = field(default_factory=dict)
     failure: tuple[str, str] | None = None
     """Its kind, and what happened."""
@@ -136,7 +136,7 @@ class GatewaySession:
     ended_s: float = 0.0
     end_number: int | None = None
     lost_calls: int = 0
-    """Calls that were still under way when it ended, and are no part of it."""
+    """Calls that were still running when it ended; they are not part of it."""
     was_fetched: bool = False
 
     @property
@@ -171,7 +171,7 @@ class GatewaySession:
         return rollout
 
     def to_json(self, *, with_traces: bool) -> dict[str, Any]:
-        """Return what is told of a session: all of it, or what a list has."""
+        """Return a session as reported: in full, or as listed."""
         failure = None if self.failure is None else dict(zip(("kind", "message"), self.failure, strict=True))
         told: dict[str, Any] = {
             "id": self.id,

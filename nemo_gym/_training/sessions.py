@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sessions of a gateway: each holds the model calls of one rollout that somebody else plays, and its reward.
+"""The sessions of a gateway: each holds the model calls of one rollout that another program runs, and its reward.
 
-A session is open until it has a final reward or a failure. One whose agent is gone ends by a deadline, as failed: it
-never has a reward of zero. What has ended stays until it is deleted or its time is over, and its id is not used again.
-Nothing is dropped to make room: when the book is full, new sessions are refused. All of it is memory of one process.
+A session is open until it has a final reward or a failure. One whose agent is gone ends at a deadline, as failed: it
+never gets a reward of zero. An ended session stays until it is deleted or expires, and its id is not reused. Nothing is
+dropped to make room: when the book is full, new sessions are refused. All of it is in the memory of one process.
 """
 
 import logging
@@ -22,11 +22,11 @@ LOG = logging.getLogger(__name__)
 KEY_PREFIX = "ng-session-"
 _SWEEP_EVERY_S = 1.0
 _MOST_REMEMBERED = 100_000
-"""Ids of deleted sessions, which are refused for as long as they are remembered."""
+"""Ids of deleted sessions, which are refused while they are remembered."""
 
 
 class SessionRefused(GymError):
-    """Something was asked of a session that cannot be; `status` is the HTTP status that says so."""
+    """A session request cannot be granted; `status` is the HTTP status that says so."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
@@ -38,7 +38,7 @@ class SessionRefused(GymError):
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """How many sessions there may be, and how long."""
+    """How many sessions there may be, and how long they last."""
 
     max_sessions: int
     max_memory_bytes: int
@@ -59,16 +59,14 @@ class SessionBook:
         self._made = self._ended = 0
         self._swept_s = clock()
 
-    # --- by trainers --------------------------------------------------------------------------------------------------
+    # --- for trainers -------------------------------------------------------------------------------------------------
 
     def create(self, session_id: str | None = None, labels: SessionLabels | None = None) -> GatewaySession:
-        """Open a session; SessionRefused if the id was used before, or there is no room."""
+        """Open a session; raise SessionRefused if the id was used before, or there is no room."""
         self._sweep()
         session_id = session_id or uuid4().hex
         if session_id in self._sessions:
-            raise SessionRefused(
-                409, f"there is a session {session_id!r} already.\nhint: give every rollout its own id"
-            )
+            raise SessionRefused(409, f"session {session_id!r} already exists.\nhint: give every rollout its own id")
         self._refuse_deleted(session_id, 409)
         self._require_room()
         self._made += 1
@@ -78,7 +76,7 @@ class SessionBook:
         return session
 
     def find(self, session_id: str) -> GatewaySession:
-        """Return a session; SessionRefused if it was deleted or never there."""
+        """Return a session; raise SessionRefused if it was deleted or never existed."""
         self._sweep(session_id)
         session = self._sessions.get(session_id)
         if session is None:
@@ -90,7 +88,7 @@ class SessionBook:
         return session
 
     def list_sessions(self, *, done: bool | None, after: int, limit: int) -> list[GatewaySession]:
-        """Return sessions behind the cursor `after`: those that ended, in that order, or others as they were made."""
+        """Return sessions after the cursor `after`: ended ones in the order they ended, others by creation."""
         self._sweep(at_once=True)
         if done:
             chosen = [one for one in self._sessions.values() if one.end_number is not None and one.end_number > after]
@@ -101,7 +99,7 @@ class SessionBook:
     def set_reward(
         self, session_id: str, reward: float, components: Mapping[str, float], *, final: bool
     ) -> GatewaySession:
-        """Set the reward of a session, and end it if it is `final`. The same final reward may be set again."""
+        """Set the reward of a session, and end it if the reward is `final`. The same final reward may be set again."""
         session = self.find(session_id)
         if session.status == "done" and final and (session.reward, session.components) == (reward, dict(components)):
             return session
@@ -120,13 +118,13 @@ class SessionBook:
         return session
 
     def delete(self, session_id: str) -> None:
-        """Forget a session, also an open one; its id is not used again."""
+        """Forget a session, even an open one; its id is not reused."""
         self._drop(self.find(session_id))
 
-    # --- by agents ----------------------------------------------------------------------------------------------------
+    # --- for agents ---------------------------------------------------------------------------------------------------
 
     def begin_call(self, session_id: str, dialect: Dialect) -> tuple[GatewaySession, SessionCall]:
-        """Note that a call begins, the first of which opens the session; SessionRefused if it has ended."""
+        """Note that a call begins, opening the session if it is the first; raise SessionRefused if it has ended."""
         self._sweep(session_id)
         session = self._sessions.get(session_id)
         if session is None:
@@ -145,7 +143,7 @@ class SessionBook:
         if session is None:
             raise SessionRefused(
                 401,
-                "this is no key of a session, or the session was deleted.\nhint: `POST /sessions` gives one out",
+                "this is not the key of a session, or the session was deleted.\nhint: `POST /sessions` issues one",
             )
         return session
 
@@ -153,12 +151,12 @@ class SessionBook:
         """Note that a call has ended; `call` says how."""
         call.completed_at = time.time()
         if session.ended_at is not None or session.id not in self._sessions:
-            return  # it was left out when the session ended
+            return  # it was excluded when the session ended
         session.under_way -= 1
         session.used_s = self._clock()
         self._size_bytes += call.size_bytes
 
-    # --- ends ---------------------------------------------------------------------------------------------------------
+    # --- ending -------------------------------------------------------------------------------------------------------
 
     def _end(self, session: GatewaySession, failure: tuple[str, str] | None = None) -> None:
         self._ended += 1
@@ -175,7 +173,7 @@ class SessionBook:
             self._deleted.popitem(last=False)
 
     def _sweep(self, session_id: str | None = None, *, at_once: bool = False) -> None:
-        """End and drop what is due: the session in question, and from time to time all others."""
+        """End and drop what is due: the given session, and periodically all others."""
         now = self._clock()
         if at_once or now - self._swept_s >= _SWEEP_EVERY_S:
             self._swept_s = now
@@ -187,7 +185,7 @@ class SessionBook:
                 self._end_if_due(session, now)
             elif now - session.ended_s >= self._limits.keep_ended_s:
                 if not session.was_fetched:
-                    LOG.warning("session %r was never fetched, and is deleted now", session.id)
+                    LOG.warning("session %r was never fetched, and is now deleted", session.id)
                 self._drop(session)
 
     def _end_if_due(self, session: GatewaySession, now: float) -> None:
@@ -202,7 +200,7 @@ class SessionBook:
     def _refuse_deleted(self, session_id: str, status: int) -> None:
         if session_id in self._deleted:
             raise SessionRefused(
-                status, f"session {session_id!r} was deleted, and its id is not used again.\nhint: take a new id"
+                status, f"session {session_id!r} was deleted, and its id cannot be reused.\nhint: use a new id"
             )
 
     def _require_open(self, session: GatewaySession, consequence: str) -> None:
@@ -210,7 +208,7 @@ class SessionBook:
             return
         how = f"failed: {session.failure[1]}" if session.failure else f"ended with the reward {session.reward}"
         raise SessionRefused(
-            409, f"session {session.id!r} has {how}; {consequence}.\nhint: take a new id for another rollout"
+            409, f"session {session.id!r} has {how}; {consequence}.\nhint: use a new id for another rollout"
         )
 
     def _require_room(self) -> None:

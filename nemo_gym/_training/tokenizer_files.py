@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load a tokenizer, only to turn token ids back into text: nothing is tokenized anew."""
+"""Load a tokenizer, only to turn token ids back into text: nothing is retokenized."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _FILE = "tokenizer.json"
 
 
 def load_decode(path: str | os.PathLike[str]) -> Decode:
-    """Return what turns ids into text, special tokens included; `path` is a `tokenizer.json` or its folder."""
+    """Return a function that turns ids into text with special tokens; `path` is a `tokenizer.json` or its folder."""
     given = Path(path).expanduser()
     file = given / _FILE if given.is_dir() else given
     if not file.is_file():
@@ -25,15 +25,15 @@ def load_decode(path: str | os.PathLike[str]) -> Decode:
         from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
         raise ResultsError(
-            "reading a tokenizer takes the package `tokenizers`, which is not installed.\n"
-            "hint: `pip install tokenizers`, or go without `--tokenizer`: then a history that was tokenized anew "
+            "reading a tokenizer needs the package `tokenizers`, which is not installed.\n"
+            "hint: `pip install tokenizers`, or go without `--tokenizer`: then a retokenized history "
             "counts as forked"
         ) from error
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower
         raise ResultsError(
-            f"{str(file)!r} is no tokenizer that the package `tokenizers` can read: {error}\n"
+            f"{str(file)!r} is not a tokenizer that the package `tokenizers` can read: {error}\n"
             f"hint: it reads the `{_FILE}` of Hugging Face models"
         ) from error
 

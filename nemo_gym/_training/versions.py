@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policy versions on what a model said: marked on its answers, and gathered for the row of a rollout.
+"""Policy versions of a model's output: marked on its answers, and collected for the row of a rollout.
 
-`policy_version` is the version that was in force when a call began; `policy_version_end`, only where it is another one,
-the version when it ended: a trainer may have changed the weights under the call. Both stand on the answer, and on every
-part of it that carries tokens, because agents keep parts of many answers. Where nobody announced a version, nothing is
-changed.
+`policy_version` is the version in force when a call began; `policy_version_end`, only if it differs, the version when
+it ended: a trainer may have changed the weights during the call. Both are on the answer, and on every part of it that
+carries tokens, because agents keep parts of many answers. If nobody announced a version, nothing is changed.
 """
 
 from collections.abc import Mapping
@@ -20,10 +19,10 @@ POLICY_VERSION_END_FIELD = "policy_version_end"
 
 
 def mark_answer(answer: Any, began: int | None, ended: int | None) -> Any:
-    """Return the answer of a model, Responses or Chat Completions, with the versions that were in force.
+    """Return the answer of a model, Responses or Chat Completions, with the versions in force.
 
     A call that began before the first announcement has no version. What is neither a model nor a mapping, such as a
-    finished HTTP response, is returned as it is.
+    finished HTTP response, is returned unchanged.
     """
     if began is None or not isinstance(answer, BaseModel | Mapping):
         return answer
@@ -57,7 +56,7 @@ def _get(holder: Any, name: str) -> Any:
 
 
 def _update(holder: Any, fields: Mapping[str, Any]) -> Any:
-    """Return a copy: a server may give the same object again, such as a recorded one."""
+    """Return a copy: a server may return the same object again, such as a recorded one."""
     return holder.model_copy(update=dict(fields)) if isinstance(holder, BaseModel) else {**holder, **fields}
 
 
@@ -65,7 +64,7 @@ def _update(holder: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def pick_marks(answer: Any) -> dict[str, int]:
-    """Return the versions that stand on an answer, or on a part of one."""
+    """Return the versions on an answer, or on a part of one."""
     names = (POLICY_VERSION_FIELD, POLICY_VERSION_END_FIELD)
     return {name: value for name in names if type(value := _get(answer, name)) is int}
 
@@ -73,8 +72,8 @@ def pick_marks(answer: Any) -> dict[str, int]:
 def describe_versions(response: Any, began: int | None, ended: int | None) -> dict[str, Any] | None:
     """Return what the row of a rollout says about policy versions; None if none was ever announced.
 
-    `began` and `ended`: the versions in force when the rollout was begun and when it ended. What stands on its response
-    is more exact: the calls of the model may have been made later, and the scoring of them takes time.
+    `began` and `ended` are the versions in force when the rollout began and ended. Those on its response are more
+    exact: the model calls may have come later, and scoring them takes time.
     """
     output = _get(response, "output")
     marked = [marks for part in (output if isinstance(output, list) else []) if (marks := pick_marks(part))]
@@ -90,6 +89,6 @@ def describe_versions(response: Any, began: int | None, ended: int | None) -> di
 
 
 def read_described_versions(described: Any) -> tuple[int, int] | None:
-    """Return the first and the last version that a row tells of; None if it does not tell both."""
+    """Return the first and the last version in a row; None if it does not have both."""
     start, end = as_mapping(described).get("start"), as_mapping(described).get("end")
     return (start, end) if type(start) is int and type(end) is int else None

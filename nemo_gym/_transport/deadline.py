@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines around calls, and how a server in another process learns of its caller's.
+"""Deadlines around calls, and how a server in another process learns of its caller's deadline.
 
-Calls are made inside of calls, so most find a deadline that ends earlier than their own.
+Calls are nested, so most find a deadline that ends earlier than their own.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ ResultT = TypeVar("ResultT")
 SECONDS_LEFT_HEADER = "x-nemo-gym-seconds-left"
 """Tells a server in another process when its caller gives up."""
 _SECONDS_LEFT = SECONDS_LEFT_HEADER.encode()
-# Deadlines that are further away than this may come up to a second late, and so share their timers.
+# Deadlines further away than this may fire up to a second late, and so share their timers.
 _FAR_S = 10.0
 
 
 class Deadline:
-    """What `asyncio.timeout` does, at a fraction of its price: there are several such calls in every rollout."""
+    """Like `asyncio.timeout`, at a fraction of the cost: every rollout makes several such calls."""
 
     __slots__ = ("_alarm", "_before", "_cancels_before", "_has_ended", "_is_over", "_task", "_timer", "ends_at")
 
     def __init__(self, ends_at: float) -> None:
-        """Ends what the running task does when its event loop's clock shows `ends_at`."""
+        """End what the running task does when its event loop's clock reaches `ends_at`."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
@@ -44,16 +44,16 @@ class Deadline:
         self._before = _innermost.set(self)
 
     def has_cancelled(self) -> bool:
-        """Tell whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
+        """Return whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
         return self._is_over and self._task.cancelling() - 1 <= self._cancels_before
 
     def end(self) -> None:
-        """Stop the clock; a cancellation of ours is taken back."""
+        """Stop the clock; undo our own cancellation."""
         self._has_ended = True
         if self._alarm is not None:
             self._alarm.discard(self)
             if not self._alarm:
-                self._alarm.clear()  # an empty set keeps the room for all that it ever held
+                self._alarm.clear()  # an empty set keeps the memory of all that it ever held
         elif self._timer is not None:
             self._timer.cancel()
         _innermost.reset(self._before)
@@ -61,18 +61,18 @@ class Deadline:
             self._task.uncancel()
 
     def expire(self) -> None:
-        """Its time has come."""
+        """Cancel the task: its time is up."""
         self._is_over = True
         self._task.cancel()
 
 
 _innermost: ContextVar[Deadline | None] = ContextVar("nemo_gym_deadline", default=None)
 CALLERS_END: ContextVar[float | None] = ContextVar("nemo_gym_callers_end", default=None)
-"""When, by the clock of the event loop, a caller in another process gives up."""
+"""When, by the event loop's clock, a caller in another process gives up."""
 
 
 def find_earliest_end() -> float | None:
-    """Return when the first of all who wait for the running call gives up; None if nobody does."""
+    """Return when the first of all callers waiting for the running call gives up; None if none does."""
     ends = [] if (callers := CALLERS_END.get()) is None else [callers]
     deadline = _innermost.get()
     while deadline is not None:
@@ -84,7 +84,7 @@ def find_earliest_end() -> float | None:
 
 
 def add_seconds_left(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Return `headers` with the time that whoever waits for the running call will still wait, if that has an end."""
+    """Return `headers` with the time that the callers of the running call will still wait, if limited."""
     end = find_earliest_end()
     if end is None:
         return headers
@@ -92,7 +92,7 @@ def add_seconds_left(headers: Mapping[str, str] | None) -> Mapping[str, str] | N
 
 
 def read_seconds_left(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
-    """Return how long the caller waits, if it says so, and remember its end for what the running task does."""
+    """Return how long the caller waits, if it says so, and remember that deadline for the running task."""
     for name, value in headers:
         if name == _SECONDS_LEFT:
             with suppress(ValueError):
@@ -104,7 +104,7 @@ def read_seconds_left(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
 
 
 class _Alarms:
-    """The deadlines of one event loop that are far away, by the second, rounded up, in which they expire."""
+    """The far-away deadlines of one event loop, by the second, rounded up, in which they expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.by_second = ref(loop), dict[int, set[Deadline]]()
@@ -122,7 +122,7 @@ def _find_alarm(loop: asyncio.AbstractEventLoop, second: int) -> set[Deadline]:
     """Return the deadlines that expire in the same second of a loop's clock."""
     global _last_alarms
     alarms = _last_alarms
-    if alarms is None or alarms.loop() is not loop:  # nearly all are of one loop, and a dict of weak keys is slow
+    if alarms is None or alarms.loop() is not loop:  # there is usually one loop, and a dict with weak keys is slow
         alarms = _last_alarms = _all_alarms.get(loop) or _all_alarms.setdefault(loop, _Alarms(loop))
     alarm = alarms.by_second.get(second)
     if alarm is None:
@@ -132,10 +132,10 @@ def _find_alarm(loop: asyncio.AbstractEventLoop, second: int) -> set[Deadline]:
 
 
 def open_deadline(timeout_s: float) -> Deadline | None:
-    """Return a deadline for a call of the running task, which has to be ended.
+    """Return a deadline for a call of the running task; the caller must end it.
 
-    None if the deadline of a call around it comes first. That of a call in another task does not count: it does not end
-    a task that was started inside of it.
+    None if the deadline of an enclosing call comes first. A call in another task does not count: its deadline does not
+    end a task that was started inside it.
     """
     loop, outer = asyncio.get_running_loop(), _innermost.get()
     ends_at = loop.time() + timeout_s
@@ -145,7 +145,7 @@ def open_deadline(timeout_s: float) -> Deadline | None:
 
 
 async def await_within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """Return the result of `work`, which is a call, unless it takes longer than `timeout_s`."""
+    """Return the result of `work`, a call; raise ServerDeadlineExceeded if it takes longer than `timeout_s`."""
     deadline = open_deadline(timeout_s)
     try:
         return await work

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a failed call raises: typed, picklable, and still the aiohttp error that callers already catch.
 
-Each class takes plain values (strings, numbers, bytes) as constructor arguments, so that it crosses process borders.
-A `Trouble` says to people why no connection came about, and what they can do about it.
+Each class takes plain values (strings, numbers, bytes) as constructor arguments, so that it can cross processes.
+A `Trouble` tells people why no connection was made, and what they can do about it.
 """
 
 import errno
@@ -19,11 +19,11 @@ from nemo_gym._util.secret_names import mask_url_credentials
 from nemo_gym.errors import ServerCallError
 
 _BODY_SHOWN = 2000
-_UNREACHABLE_HINT = "check that the server runs and listens on this address (`gym env status`)"
+_UNREACHABLE_HINT = "check that the server is running and listening on this address (`gym env status`)"
 
 
 def build_request_info(method: str, url: str) -> RequestInfo:
-    """Return what aiohttp's errors say of a request."""
+    """Return what aiohttp's errors say about a request."""
     return RequestInfo(URL(url), method, CIMultiDictProxy(CIMultiDict()), URL(url))
 
 
@@ -36,7 +36,7 @@ def quote_body(body: bytes, limit: int = _BODY_SHOWN) -> str:
 class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
     """A server answered with an error status; `response_content` holds the body it sent.
 
-    `failure` is what the server said of the first cause, see `failures`.
+    `failure` is what the server said about the first cause; see `failures`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
         self.response_content, self.failure = response_content, failure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args  # the headers of `request_info` cannot be pickled; it is made anew
+        return type(self), self.args  # the headers of `request_info` cannot be pickled; it is rebuilt
 
     def __str__(self) -> str:
         return (
@@ -77,7 +77,7 @@ class ServerDeadlineExceeded(ServerCallError, TimeoutError):
 
     def __init__(self, method: str, url: str, timeout_s: float) -> None:
         super().__init__(method, url, timeout_s)
-        self.args = (method, url, timeout_s)  # an OSError, which this is, takes a third argument for a file name
+        self.args = (method, url, timeout_s)  # OSError, a base class, takes a third argument for a file name
         self.method, self.url, self.timeout_s = method, url, timeout_s
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class ReplyTooLarge(ServerCallError):
         )
 
 
-# --- why no connection came about -------------------------------------------------------------------------------------
+# --- why no connection was made ---------------------------------------------------------------------------------------
 
 TroubleKind = Literal["refused", "unknown host", "TLS", "not HTTP", "redirect", "unreachable", "no answer", "broken"]
 
@@ -141,7 +141,7 @@ ONLY_TLS_THERE = Trouble("TLS", "it speaks TLS, not plain HTTP", "write `https:/
 
 
 def describe_trouble(error: BaseException) -> Trouble:
-    """Return what `error`, which a connection or a call over it raised, says to a person."""
+    """Explain to a person `error`, which a connection or a call over it raised."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         text = f"its certificate is not accepted ({error.certificate_error})"
         return Trouble("TLS", text, "give the host its certificate names, or let SSL_CERT_FILE name its authority")
@@ -154,14 +154,14 @@ def describe_trouble(error: BaseException) -> Trouble:
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
         if cause.errno == errno.ECONNREFUSED:
-            hint = "check host and port of the URL, and that the server runs and listens there"
+            hint = "check host and port of the URL, and that the server is running and listening there"
             return Trouble("refused", "connection refused", hint)
         return Trouble("unreachable", str(cause.strerror or cause), "check the host in the URL, and the network")
     if isinstance(error, aiohttp.TooManyRedirects):
         return REDIRECTS_IN_A_CIRCLE
     if isinstance(error, aiohttp.InvalidURL):
         return Trouble(
-            "redirect", f"{mask_url_credentials(str(error.url))} is no URL that can be called", _REDIRECT_HINT
+            "redirect", f"{mask_url_credentials(str(error.url))} is not a URL that can be called", _REDIRECT_HINT
         )
     if isinstance(error, aiohttp.ClientResponseError):
         reason = " ".join(error.message.split())[:_REASON_SHOWN] or type(error).__name__
@@ -176,6 +176,6 @@ def describe_trouble(error: BaseException) -> Trouble:
 
 
 def describe_redirect(origin: str) -> Trouble:
-    """Return what a redirect to another origin, which is not followed, says to a person."""
+    """Explain to a person a redirect to another origin, which is not followed."""
     text = f"it redirects to {origin}, where the key is not sent"
     return Trouble("redirect", text, "if you trust that server, write its URL into the config instead")

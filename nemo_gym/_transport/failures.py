@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a rollout has no reward: one value that names the cause, made where it happened and carried outwards unchanged.
+"""Why a rollout has no reward: one value that names the cause, made where it happened and passed outward unchanged.
 
-A server that fails puts it into a header of its error reply; the next server passes on the one it was given, so that
-whoever asked for the rollout learns of the first cause and not of the last symptom.
+A server that fails puts it into a header of its error reply; the next server passes on the one it received, so that
+whoever asked for the rollout learns the first cause and not the last symptom.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ FailureKind = Literal[
 HEADER = "x-nemo-gym-failure"
 """Carries the failure of an error reply."""
 REFUSED = ("401", "403", "404")
-"""Causes that say: the endpoint does not let this user in, or has no such model."""
+"""Causes that mean: the endpoint does not let this user in, or has no such model."""
 NOT_THERE = ("refused", "unknown host", "TLS", "not HTTP", "redirect")
-"""Causes that say: nobody, or somebody else, answers at the URL."""
+"""Causes that mean: nothing, or something else, answers at the URL."""
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
 _MESSAGE_LIMIT = 2000
 _TRACEBACK_LIMIT = 4000
-_HEADER_BYTES = 7000  # aiohttp takes lines of 8,190
+_HEADER_BYTES = 7000  # aiohttp accepts lines of 8,190
 
 
 @dataclass(frozen=True)
@@ -55,32 +55,32 @@ class Failure:
     retryable: bool
     message: str
     cause: str = ""
-    """In a word, for counting: the status that was answered, such as `429`, or the kind of a `Trouble`."""
+    """In a word, for counting: the answered status, such as `429`, or the kind of a `Trouble`."""
     traceback: str = ""
-    """Where a server's own code went wrong, its innermost frames."""
+    """Where a server's own code failed: its innermost frames."""
     ends_rollout: bool = False
-    """Whether the rollout can't be scored whatever comes: no model is to be told of this as a tool's answer."""
+    """Whether the rollout cannot be scored in any case: this must not be shown to a model as a tool's answer."""
 
     def __post_init__(self) -> None:
-        # Here, so that no file, header or screen that a failure comes to has to think of it.
+        # Masked here, so that no file, header or screen that shows a failure has to do it.
         for name in ("boundary", "message", "traceback"):
             object.__setattr__(self, name, KNOWN_SECRETS.mask(getattr(self, name)))
 
     @property
     def is_refused(self) -> bool:
-        """Whether the model's endpoint refuses the user or the model: every other call will fare the same."""
+        """Whether the model's endpoint refuses the user or the model: every other call will fail the same way."""
         return self.kind == "model_endpoint" and self.cause in REFUSED
 
     @property
-    def is_not_there(self) -> bool:
-        """Whether nobody, or somebody else, answers at the URL of the model."""
+    def is_unreachable(self) -> bool:
+        """Whether nothing, or something else, answers at the model's URL."""
         return self.kind == "model_endpoint" and self.cause in NOT_THERE
 
     def encode(self) -> str:
         """Return it as a header value, of a size that HTTP clients accept."""
         fields = {**asdict(self), "message": self.message[:_MESSAGE_LIMIT]}
         while len(header := json.dumps(fields)) > _HEADER_BYTES:
-            # A traceback ends with what matters, a message begins with it.
+            # The end of a traceback matters, and the beginning of a message.
             name = "traceback" if fields["traceback"] else "message"
             half = len(fields[name]) // 2
             fields[name] = fields[name][-half:].partition("\n")[2] if name == "traceback" else fields[name][:half]
@@ -88,7 +88,7 @@ class Failure:
 
 
 def decode_failure(header: str | None) -> Failure | None:
-    """Return the failure in a header value; None if there is none, or somebody else's."""
+    """Return the failure in a header value; None if there is none, or it is not ours."""
     if not header:
         return None
     try:
@@ -98,7 +98,7 @@ def decode_failure(header: str | None) -> Failure | None:
 
 
 def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) -> Failure:
-    """Return the failure that `error` stands for; one that comes from nowhere else is of `own_kind`, at `boundary`."""
+    """Return the failure that `error` stands for; one without another origin is of `own_kind`, at `boundary`."""
     if isinstance(error, ServerResponseError):
         return decode_failure(error.failure) or _classify_status(error)
     if isinstance(error, InvalidModelReply):
@@ -124,7 +124,7 @@ def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) ->
         return Failure(kind, _find_url(error) or boundary, error.retryable, error.message, ends_rollout=True)
     if isinstance(error, ServerCallError) and (place := _find_url(error)):
         if _classify_url(place) == "model_endpoint":
-            return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
+            return Failure("model_reply_invalid", place, True, str(error))  # another sample may be valid
         return Failure(_classify_url(place), place, False, str(error))
     refusal = _find_refusal(error, own_kind)
     kind = "model_endpoint" if refusal else own_kind
@@ -139,7 +139,7 @@ def _format_traceback(error: BaseException) -> str:
 def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
     """Return what someone's code raised as an error that ends one call only.
 
-    Raise it instead if it is no one's mistake: the running task is being cancelled, or its coroutine closed.
+    Raise it instead if it is nobody's mistake: the running task is being cancelled, or its coroutine closed.
     """
     if isinstance(raised, Exception | ServerBlocked):
         return raised
@@ -153,23 +153,23 @@ def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
 
 
 def describe_error_with_place(error: BaseException) -> str:
-    """Return what a traceback ends with: the error, and the line of code that raised it."""
+    """Return the end of a traceback: the error, and the line of code that raised it."""
     told = traceback.TracebackException(type(error), error, None)
-    told.__notes__ = []  # such as the traceback in another process, whose last line says little
+    told.__notes__ = []  # such as the traceback of another process, whose last line says little
     text = list(told.format_exception_only())[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text
 
 
 def pick_kind(kind: str, otherwise: FailureKind) -> FailureKind:
-    """Return `kind` if it is one of ours."""
+    """Return `kind` if it is one of ours, else `otherwise`."""
     return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
 
 
 def _find_refusal(error: BaseException, own_kind: FailureKind) -> str:
-    """Return the status by which a model's endpoint refused a call that another library made, else nothing.
+    """Return the status with which a model's endpoint refused a call made by another library, else an empty string.
 
-    aiohttp's errors have `status` and `request_info`, those of openai, and of what is built on it, `status_code` and
+    aiohttp's errors have `status` and `request_info`; those of openai, and of what is built on it, `status_code` and
     `request`.
     """
     if isinstance(error, aiohttp.ClientResponseError):

@@ -2,7 +2,7 @@
 """Calls over HTTP: one pooled session, a small client for models, a deadline on every call, and bounded attempts.
 
 A request that may already have run on the other side is repeated only if the caller or its method says that this is
-harmless. HTTP error statuses are answers, not failures: they are returned, never retried here.
+safe. HTTP error statuses are answers, not failures: they are returned, never retried here.
 """
 
 import asyncio
@@ -49,23 +49,23 @@ MAX_SERVER_REPLY_BYTES = 2**30
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """How the process-wide session is built; limits are for this process."""
+    """How the process-wide session is built; limits apply to this process."""
 
     connector_limit: int = 102_400
     connector_limit_per_host: int = 1024
-    # Below the servers' own keep-alive of 30 s, so that the side that sends is the side that closes first.
+    # Below the servers' own keep-alive of 30 s, so that the sending side closes first.
     keepalive_timeout_s: float = 15.0
     tcp_keepalive_idle_s: int = 60
     tcp_keepalive_interval_s: int = 10
     tcp_keepalive_probes: int = 3
     total_timeout_s: float = 3600.0
-    # Of a process that is busy with thousands of calls, each step of connecting may take seconds.
+    # In a process busy with thousands of calls, each step of connecting may take seconds.
     connect_timeout_s: float = 60.0
     max_reply_bytes: int = MAX_SERVER_REPLY_BYTES
 
 
 def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
-    """Return a session that sends cookies only as passed and keeps idle connections alive."""
+    """Return a session that sends only the cookies it is given and keeps idle connections alive."""
     connector = aiohttp.TCPConnector(
         limit=settings.connector_limit,
         limit_per_host=settings.connector_limit_per_host,
@@ -81,7 +81,7 @@ def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
 
 
 def build_model_client(settings: SessionSettings, max_reply_bytes: int) -> Http1Client:
-    """Return a client for calls to models, with the same limits."""
+    """Return a client for model calls, with the same limits."""
     return Http1Client(
         limit=settings.connector_limit,
         limit_per_host=settings.connector_limit_per_host,
@@ -94,13 +94,13 @@ def build_model_client(settings: SessionSettings, max_reply_bytes: int) -> Http1
 
 
 class BoundedResponse(aiohttp.ClientResponse):
-    """A response whose body has at most `limit_bytes`: a larger one is given up while it comes in, and never held."""
+    """A response whose body has at most `limit_bytes`: a larger one is abandoned while it arrives, and never held."""
 
     limit_bytes = MAX_SERVER_REPLY_BYTES
     setting = "max_server_reply_bytes"
 
     def bound_model_reply(self, limit_bytes: int) -> None:
-        """Expect what a model's endpoint sends."""
+        """Apply the limit for replies of a model's endpoint."""
         self.limit_bytes, self.setting = limit_bytes, _MODEL_LIMIT_SETTING
 
     async def read(self) -> bytes:
@@ -145,7 +145,7 @@ def _open_socket(settings: SessionSettings, addr_info: Any) -> socket.socket:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return `value` as JSON bytes; of a pydantic model, only what was set."""
+    """Return `value` as JSON bytes; a pydantic model without its unset fields."""
     if type(value) is not dict and isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return orjson.dumps(value, default=_dump_nested, option=orjson.OPT_NON_STR_KEYS)
@@ -153,9 +153,9 @@ def encode_json(value: Any) -> bytes:
 
 def _dump_nested(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        # A reply goes on whole: an agent may have built items of it that rely on their defaults.
+        # A reply is passed on whole: an agent may have built items of it that rely on their defaults.
         return value.model_dump(mode="json", exclude_unset=not isinstance(value, OpenModel))
-    raise TypeError(f"{type(value).__name__} is not JSON serialisable")
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
 Response = aiohttp.ClientResponse | WholeResponse
@@ -173,11 +173,11 @@ async def send(
     client: Http1Client | None = None,
     **kwargs: Any,
 ) -> Response:
-    """Send one request, again where that is safe; the response's body is not read yet, unless `client` sent it.
+    """Send one request, and retry it where that is safe; the body is not read yet, unless `client` sent it.
 
-    A caller who ends all of it within `bounded_s` spares the session a timer, unless the session's would end earlier.
-    `same_origin`: a redirect that leads elsewhere is an error, because it would take the key and the body along.
-    `client` is for callers who want nothing but the whole reply; what it cannot send goes through the session.
+    A caller who ends everything within `bounded_s` saves the session a timer, unless the session's would end earlier.
+    With `same_origin`, a redirect elsewhere is an error, because it would take the key and the body along. `client` is
+    for callers who only want the whole reply; what it cannot send goes through the session.
     """
     may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
     total_s = session.timeout.total
@@ -209,7 +209,7 @@ async def send(
         except aiohttp.ClientConnectionError as error:
             failure, bound = error, policy.repeatable if may_repeat else 1
         except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
-            # Not for its status, which nobody has looked at: what answers is not HTTP, or redirects without end.
+            # Not because of its status, which is unchecked: the answer is not HTTP, or redirects endlessly.
             failure, bound = error, 1
         trouble = describe_trouble(failure)
         if attempt >= bound:
@@ -236,12 +236,12 @@ async def _request_same_origin(
         if not target.absolute or target.origin() != response.url.origin():
             origin = f"{target.scheme}://{target.authority.rpartition('@')[2]}"
             raise _build_unreachable(method, url, describe_redirect(origin))
-        kwargs.pop("params", None)  # the new URL says them all
+        kwargs.pop("params", None)  # the new URL contains them
     raise _build_unreachable(method, url, REDIRECTS_IN_A_CIRCLE)
 
 
 def _find_target(method: str, url: str, kwargs: dict[str, Any]) -> Target | None:
-    """Return where the small client sends a request; None if it is none for it."""
+    """Return where the small client sends a request; None if it cannot send it."""
     if kwargs.get("params") or not kwargs.keys() <= _CLIENT_ARGUMENTS or type(kwargs.get("data") or b"") is not bytes:
         return None
     return find_target(method, str(url), tuple(kwargs.get("headers") or ()))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP/1.1 client: a whole request out, a whole reply in, at a fifth of what aiohttp costs.
+"""A small HTTP/1.1 client: a whole request out, a whole reply in, at a fifth of the cost of aiohttp.
 
-It makes the calls to models, which are most of the work of a rollout that is not the rollout's own. It parses with
-httptools, keeps connections alive, never has two calls on one connection, never repeats a call, and closes a connection
-whenever it is not certain of its state. What it does not do is left to aiohttp: streams, proxies, uploads, redirects,
-other methods, unusual URLs (see `parse_url`). Its errors are aiohttp's.
+It makes the calls to models, which are most of the overhead of a rollout. It parses with httptools, keeps connections
+alive, never has two calls on one connection, never repeats a call, and closes a connection whenever its state is
+uncertain. The rest is left to aiohttp: streams, proxies, uploads, redirects, other methods, unusual URLs (see
+`parse_url`). Its errors are aiohttp's.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _OWN_HEADERS = frozenset(
         *("te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
     }
 )
-"""What this client says itself, or cannot do."""
+"""What this client sets itself, or cannot do."""
 _COMMON_HEAD = "Accept: */*\r\nAccept-Encoding: gzip, deflate\r\nUser-Agent: nemo-gym\r\n"
 _SMALL_BODY_BYTES = 2**16
 _EYEBALLS_DELAY_S = 0.25
@@ -51,14 +51,14 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def find_target(method: str, url: str, header_names: tuple[str, ...]) -> Target | None:
-    """Return where a request goes; None if it is to be sent in a way that this client does not know."""
+    """Return where a request goes; None if it must be sent in a way that this client does not support."""
     if method not in _METHODS or not _OWN_HEADERS.isdisjoint(name.lower() for name in header_names):
         return None
     return parse_url(url)
 
 
 def parse_url(url: str) -> Target | None:
-    """Return the parts of a plain URL; None for one with credentials, escapes or whatever else needs a second look."""
+    """Return the parts of a plain URL; None for one with credentials, escapes or anything else unusual."""
     found = _URL.fullmatch(url)
     if found is None:
         return None
@@ -95,7 +95,7 @@ class Http1Client:
         max_reply_bytes: int,
         limit_setting: str,
     ) -> None:
-        """`limit_setting` is the key of the config that allows larger replies."""
+        """`limit_setting` is the config key that allows larger replies."""
         self._loop = asyncio.get_running_loop()
         self._limit, self._limit_per_host = limit, limit_per_host
         self._keepalive_s, self._connect_timeout_s = keepalive_s, connect_timeout_s
@@ -112,7 +112,7 @@ class Http1Client:
     async def call(
         self, method: str, url: str, target: Target, headers: Mapping[str, str], body: bytes
     ) -> WholeResponse:
-        """Send one request and return its reply when all of it is there."""
+        """Send one request and return its reply once it is complete."""
         request = _encode_request(method, target, headers, body)
         key = target[:3]
         origin = self._origins.get(key)
@@ -138,7 +138,7 @@ class Http1Client:
         return WholeResponse(method, url, status, raw_headers, content)
 
     def close(self) -> None:
-        """Close all connections; calls that wait for an answer get an error."""
+        """Close all connections; calls waiting for an answer get an error."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -151,14 +151,14 @@ class Http1Client:
 
     def _take_idle(self, origin: _Origin) -> Connection | None:
         while origin.idle:
-            connection = origin.idle.pop()  # the one used last: what is not needed grows old
+            connection = origin.idle.pop()  # the one used last, so that unneeded ones age
             if connection.is_open and self._loop.time() - connection.idle_since < self._keepalive_s:
                 return connection
             connection.close()
         return None
 
     def _release(self, origin: _Origin, connection: Connection | None) -> None:
-        """Give a turn to the next who waits, and keep the connection if it can have another call."""
+        """Give a turn to the next waiting call, and keep the connection if it can be reused."""
         if connection is not None:
             if connection.is_reusable and not self._is_closed:
                 connection.idle_since = self._loop.time()
@@ -195,7 +195,7 @@ class Http1Client:
                     return
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long."""
+        """Close connections that have been idle for too long."""
         self._sweep_timer, now = None, self._loop.time()
         for origin in self._origins.values():
             while origin.idle and now - origin.idle[0].idle_since >= self._keepalive_s:
@@ -244,14 +244,14 @@ class Http1Client:
         return connection
 
     async def _resolve(self, host: str, port: int) -> Any:
-        """Return the addresses of a host, which a burst of new connections asks for once."""
+        """Return the addresses of a host; a burst of new connections asks only once."""
         if ":" in host or host.replace(".", "").isdigit():
             return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         expires, task = self._addresses.get((host, port), (0.0, None))
         if task is None or self._loop.time() > expires:
             lookup: Any = self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
             task = self._loop.create_task(lookup)
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # whoever waits is told
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the waiters are told
             self._addresses[host, port] = self._loop.time() + _ADDRESSES_KEPT_S, task
         try:
             return await asyncio.shield(task)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP/1.1 connection of the small client: sends a request, and puts its reply together as it comes in.
+"""One HTTP/1.1 connection of the small client: sends a request, and assembles its reply as it arrives.
 
-A connection is closed whenever its state is not certain: after a broken or cancelled call, when more comes than one
-reply, or when something comes that nobody has asked for.
+A connection is closed whenever its state is uncertain: after a broken or cancelled call, when more than one reply
+arrives, or when something arrives unasked.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from nemo_gym._transport.whole_response import RawHeaders
 
 _MOST_HEAD_BYTES = 2**16
 _MOST_FRAMING = 16
-"""How many bytes may frame a byte of a body: one that comes byte by byte has five."""
+"""How many bytes may frame one byte of a body: one that arrives byte by byte has five."""
 
 
 class TooLarge(Exception):
-    """The reply has more bytes than it may have."""
+    """The reply has more bytes than allowed."""
 
 
 class NotHttp(Exception):
-    """What came is no reply that can be read."""
+    """What arrived is not a readable reply."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection, and the reply that comes in over it: the methods `on_…` are called by the parser."""
+    """One connection, and the reply that arrives over it: the parser calls the `on_…` methods."""
 
     __slots__ = (
         "_coding",
@@ -74,19 +74,19 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def close(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Close it at once, whatever is in progress."""
         self.is_open = self.is_reusable = False
         if self._transport is not None and not self._loop.is_closed():
             self._transport.abort()
 
-    # --- events of the transport --------------------------------------------------------------------------------------
+    # --- transport events ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self._waiter.done():
-            return self.close()  # nobody has asked: whatever comes would be taken for the next answer
+            return self.close()  # unasked: it would be taken for the next answer
         self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -115,14 +115,14 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(aiohttp.ServerDisconnectedError(str(exc) if exc else None))
 
-    # --- what the parser finds ----------------------------------------------------------------------------------------
+    # --- parser events ------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._is_complete:  # then its length is wrong, and so may be its content
+        if self._is_complete:  # then its length is wrong, and its content may be too
             self._fail(NotHttp("more comes than one reply"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._has_head:  # those after a body have no reader
+        if not self._has_head:  # nobody reads those after a body
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._is_interim, self._headers = False, []
             return
         self._is_complete = True
-        # Not if part of the request is still to be sent: the next reply would be the answer to that.
+        # Not if part of the request is still to be sent: the next reply would answer that.
         self.is_reusable = (
             self.is_open and self._parser.should_keep_alive() and not self._transport.get_write_buffer_size()
         )
@@ -181,10 +181,10 @@ Exchange = asyncio.Future[tuple[int, RawHeaders, bytes]]
 
 
 def _decompress(coding: bytes, body: bytes, limit_bytes: int) -> bytes:
-    """Return the body as it was before it was compressed."""
+    """Return the decompressed body."""
     if coding not in (b"gzip", b"x-gzip", b"deflate"):
         raise NotHttp(f"its content encoding is {coding.decode('latin-1')!r}, which was not asked for")
-    is_raw = coding == b"deflate" and body[0] & 0x0F != 8  # without the header that the standard asks for
+    is_raw = coding == b"deflate" and body[0] & 0x0F != 8  # without the header that the standard requires
     parts, size = list[bytes](), 0
     try:
         while body:

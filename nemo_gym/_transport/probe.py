@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody answers at a URL, without an event loop."""
+"""Check whether something answers at a URL, without an event loop."""
 
 import urllib.error
 import urllib.request
@@ -9,7 +9,7 @@ ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"
 
 
 def status_of(url: str, timeout_s: float) -> ServerStatus:
-    """Tell whether a server answers at all; any HTTP status is an answer."""
+    """Return whether a server answers at all; any HTTP status is an answer."""
     try:
         with urllib.request.urlopen(f"{url}/", timeout=timeout_s):
             return "success"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The retry table: what is tried again, how often, and after which pause. Whoever waits counts itself here meanwhile.
+"""The retry table: what is retried, how often, and after which pause. Whoever is waiting is counted here meanwhile.
 
     what failed                             tried again by        attempts    pauses
     a connection that was never made        `http.send`           6           0.1 to 4 s
@@ -27,7 +27,7 @@ _SHORTEST_PAUSE_S = 0.1
 
 @dataclass(frozen=True)
 class RetryRule:
-    """How often something is tried in all, and the pauses in between."""
+    """How many attempts there are in total, and the pauses in between."""
 
     attempts: int
     first_pause_s: float
@@ -46,7 +46,7 @@ class RetryRule:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-"""May be sent again although they may have run; others only if their caller says so."""
+"""Methods that may be sent again even if they may have run; others only if their caller says so."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RetryPolicy:
 
 
 WHILE_STARTING = RetryPolicy(unsent=40)
-"""For calls of servers that start, to others that start beside them: about two minutes."""
+"""For calls between servers that are starting up together: about two minutes."""
 
 # --- model endpoints --------------------------------------------------------------------------------------------------
 
@@ -73,22 +73,22 @@ ENDPOINT_FIRST_PAUSE_S = 1.0
 # --- rollouts ---------------------------------------------------------------------------------------------------------
 
 NOT_NOW_STATUSES = frozenset({408, 409, 425, 429})
-"""Answers that say of a call in a rollout: another attempt may fare better."""
+"""Statuses of a call in a rollout for which another attempt may succeed."""
 NOT_NOW_RUN_STATUSES = NOT_NOW_STATUSES | {502, 503, 504}
-"""The same of an agent that says nothing else about its failure."""
+"""The same for an agent that says nothing else about its failure."""
 
 
 @dataclass(frozen=True)
 class RetryRules:
-    """The rules by kind of failure. What is not retryable is never played again, whatever its kind."""
+    """The rules by kind of failure. A failure that is not retryable is never retried, whatever its kind."""
 
     other: RetryRule = RetryRule(3, 0.5)
     by_kind: Mapping[str, RetryRule] = field(
         default_factory=lambda: {
             "model_endpoint": RetryRule(3, 1.0),
-            # Nothing is overloaded: another sample may do at once.
+            # Nothing is overloaded: another sample may succeed at once.
             "model_reply_invalid": RetryRule(3, 0.1),
-            # Each costs a whole deadline.
+            # Each attempt costs a whole deadline.
             "timeout": RetryRule(2, 1.0),
         }
     )
@@ -102,16 +102,16 @@ class RetryRules:
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return what the server asks for in `Retry-After` (seconds or a date), bounded; None if it asks for no pause."""
+    """Return the pause in `Retry-After` (seconds or a date), bounded; None if it asks for none."""
     value = next((headers[name] for name in headers if name.lower() == "retry-after"), None)
     wanted = None if value is None else _parse_seconds(value.strip(), now)
     return None if wanted is None else bound_pause(wanted)
 
 
 def bound_pause(wanted_s: float) -> float | None:
-    """Return the pause that is made for one that was asked for; None if that is none, such as 0 or a time in the past.
+    """Return the bounded pause for a requested one; None if no pause is requested, such as 0 or a time in the past.
 
-    A server that is overloaded and says "at once" would be called in a tight loop.
+    An overloaded server that says "at once" would be called in a tight loop.
     """
     return min(wanted_s, LONGEST_PAUSE_S) if wanted_s >= _SHORTEST_PAUSE_S else None
 
@@ -131,21 +131,21 @@ def _parse_seconds(value: str, now: datetime) -> float | None:
     return (then - now).total_seconds()
 
 
-# --- who waits right now ----------------------------------------------------------------------------------------------
+# --- who is waiting now -----------------------------------------------------------------------------------------------
 
 
 class RetryCounts:
-    """Calls that failed and are to be tried again, by the cause in a word: a status such as `429`, or `refused`."""
+    """Failed calls that will be retried, by cause in a word: a status such as `429`, or `refused`."""
 
     def __init__(self) -> None:
         self._under_way = Counter[str]()
         self._elsewhere = dict[str, Counter[str]]()
         self.is_shown = False
-        """Somebody shows the counts, so that nobody needs to log them."""
+        """Whether someone shows the counts, so that nobody needs to log them."""
 
     @contextmanager
     def count(self, cause: str) -> Iterator[None]:
-        """Count a call that waits for its next attempt while the context lasts."""
+        """Within the context, count a call that waits for its next attempt."""
         self._under_way[cause] += 1
         try:
             yield
@@ -154,7 +154,7 @@ class RetryCounts:
 
     @contextmanager
     def show(self) -> Iterator[None]:
-        """Note that somebody shows the counts while the context lasts."""
+        """Note that someone shows the counts for the duration of the context."""
         self.is_shown = True
         try:
             yield
@@ -162,17 +162,17 @@ class RetryCounts:
             self.is_shown = False
 
     def note_elsewhere(self, name: str, counts: Mapping[str, int]) -> None:
-        """Hear that the process `name`, which works for this one, has these counts now."""
+        """Note the current counts of the process `name`, which works for this one."""
         # Replaced in one step: another thread may be reading.
         others = {other: known for other, known in self._elsewhere.items() if other != name}
         self._elsewhere = {**others, name: Counter(counts)} if counts else others
 
     def under_way(self) -> dict[str, int]:
-        """Return the counts that are not 0, the highest first."""
-        # Copied in one step: this is asked for by another thread.
+        """Return the counts that are not 0, highest first."""
+        # Copied in one step: another thread asks for this.
         counts = sum(self._elsewhere.values(), self._under_way.copy())
         return {cause: count for cause, count in counts.most_common() if count > 0}
 
 
 RETRIES = RetryCounts()
-"""Those of this process."""
+"""The counts of this process."""

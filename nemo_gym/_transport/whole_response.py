@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reply that is there as a whole, in the guise of aiohttp's, so that code written for aiohttp can read it."""
+"""A complete reply with aiohttp's interface, so that code written for aiohttp can read it."""
 
 from collections.abc import AsyncIterator
 from functools import lru_cache
@@ -47,11 +47,11 @@ class WholeContent:
 
 
 class WholeResponse:
-    """Stands in for `aiohttp.ClientResponse`. Nothing is left to come, so nothing has to be released."""
+    """Stands in for `aiohttp.ClientResponse`. It is complete, so nothing has to be released."""
 
     history: tuple[Any, ...] = ()
     closed = True
-    # Made when asked for; `cached_property` takes a lock each time.
+    # Made on demand; `cached_property` takes a lock each time.
     _content: WholeContent | None = None
     _headers: CIMultiDictProxy[str] | None = None
     _cookies: SimpleCookie | None = None
@@ -117,10 +117,10 @@ class WholeResponse:
             raise ServerResponseError(self.method, self._url, self.status, self.reason, self.encode_body())
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,7 +129,7 @@ class WholeResponse:
         return None
 
     def encode_body(self) -> bytes:
-        """Return the body, without having to be awaited."""
+        """Return the body without awaiting."""
         return self._body
 
     def _encode_headers(self) -> RawHeaders:
@@ -137,10 +137,10 @@ class WholeResponse:
 
 
 def add_cookie(jar: SimpleCookie, header: str) -> None:
-    """Put what a `Set-Cookie` header says into `jar`."""
+    """Put a `Set-Cookie` header into `jar`."""
     pair, _, attributes = header.partition(";")
     name, _, value = pair.strip().partition("=")
-    # A morsel made this way skips checks that are for cookies one writes, not for cookies one reads.
+    # This way of making a morsel skips checks meant for cookies one writes, not for cookies one reads.
     morsel: Morsel[str] = Morsel.__new__(Morsel)
     dict.update(morsel, _parse_cookie_attributes(attributes))
     morsel.__setstate__({"key": name, "value": value.strip('"'), "coded_value": value})  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ def add_cookie(jar: SimpleCookie, header: str) -> None:
 
 @lru_cache(maxsize=256)
 def _parse_cookie_attributes(text: str) -> dict[str, Any]:
-    """Return all attributes of a cookie; a server writes the same ones each time. Not to be changed."""
+    """Return all attributes of a cookie, cached because a server writes the same ones each time. Do not change it."""
     morsel: Morsel[str] = Morsel()
     for attribute in text.split(";"):
         key, _, setting = attribute.strip().partition("=")

@@ -59,7 +59,7 @@ class OpenFile:
 
     def find_repeats(self, row: int) -> Sequence[int]:
         """Return the rows of the same task and agent as `row`, itself among them."""
-        one = self.browser.summarise_row(row)
+        one = self.browser.summarize_row(row)
         agents = (one.agent,) if one.agent else ()
         return self.browser.find_rows(Filters(task=one.task, agents=agents), "rollout").items
 

@@ -177,7 +177,7 @@ def render_rollout_bar(file: OpenFile, location: Location) -> Html:
     """Render the place of a rollout among the others, with links to its neighbours."""
     if location.row is None:
         return Html()
-    beside = file.browser.find_neighbours(_find_listed_rows(file, location), location.row)
+    beside = file.browser.find_neighbors(_find_listed_rows(file, location), location.row)
     before, after = (None if row is None else location.change(row=row) for row in (beside.previous, beside.next))
     position = "not among those that the filters leave"
     if beside.position is not None:
@@ -214,8 +214,8 @@ def _read_rollout(file: OpenFile, row: int) -> Rollout:
 
 def _find_most_different(file: OpenFile, row: int, rows: Sequence[int]) -> int | None:
     """Return the repeat that differs most in reward, the first of equals."""
-    reward = file.browser.summarise_row(row).reward or 0
-    others = [file.browser.summarise_row(other) for other in rows if other != row]
+    reward = file.browser.summarize_row(row).reward or 0
+    others = [file.browser.summarize_row(other) for other in rows if other != row]
     return max(others, key=lambda other: abs((other.reward or 0) - reward)).row if others else None
 
 
@@ -274,14 +274,14 @@ def _choose_two_rollouts(files: OpenFiles, location: Location) -> Location:
 
 def _render_choice(files: OpenFiles, location: Location, label: str, chosen: RowRef, other: RowRef) -> Html:
     """Render the rollouts of the task that may stand on one side: those of every agent in every open file."""
-    task = files.files[chosen.file].browser.summarise_row(chosen.row).task
+    task = files.files[chosen.file].browser.summarize_row(chosen.row).task
     lines: dict[str, list[Html]] = {}
     for number, file in enumerate(files.files):
         if file.index.kind not in ("rollouts", "failures"):
             continue
         scale = RewardScale(file)
         for row in file.browser.find_rows(Filters(task=task), "rollout").items[:_MOST_DOTS]:
-            one, ref = file.browser.summarise_row(row), RowRef(number, row)
+            one, ref = file.browser.summarize_row(row), RowRef(number, row)
             said = f"reward {format_reward(one.reward)}" if one.reward is not None else one.failure_kind or one.outcome
             left, right = (ref, other) if label == "Left" else (other, ref)
             there = location.change(file=left.file, row=left.row, beside=right)

@@ -107,7 +107,7 @@ class RewardScale:
 
     def render_dots(self, location: Location, rows: Sequence[int], most: int) -> Html:
         """Render rollouts of a task as dots, each a link; a ring round the one that is open."""
-        dots = [self._render_dot(location, self._browser.summarise_row(row)) for row in rows[:most]]
+        dots = [self._render_dot(location, self._browser.summarize_row(row)) for row in rows[:most]]
         more = f" +{len(rows) - most:,}" if len(rows) > most else None
         return join([element("span", *dots, class_="ngp-dots"), more])
 

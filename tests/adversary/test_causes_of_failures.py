@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym import openai_utils
 from nemo_gym._rollouts.journal import build_failed_row
-from nemo_gym._rollouts.play import find_asked_pause
+from nemo_gym._rollouts.play import find_requested_pause
 from nemo_gym._rollouts.types import Failed
 from nemo_gym._serving.guard import ErrorsAsJson
 from nemo_gym._transport.deadline import SECONDS_LEFT_HEADER, Deadline
@@ -103,7 +103,7 @@ async def test_an_endpoint_cannot_ask_to_be_called_in_a_tight_loop(value, monkey
 
 @pytest.mark.parametrize("words", ["try again in 0 s", "retry_after: 0", "Please try again in 5ms"])
 def test_nor_can_it_in_words(words):
-    assert find_asked_pause({}, words) is None
+    assert find_requested_pause({}, words) is None
 
 
 @pytest.mark.fault(

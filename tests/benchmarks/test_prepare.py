@@ -115,7 +115,7 @@ def test_a_gated_data_set_says_how_access_is_had(prepare, gated):
     with pytest.raises(HubError) as caught:
         prepare("gpqa")
     said = str(caught.value)
-    assert "access to it has to be granted first" in said
+    assert "access to it must be granted first" in said
     assert "https://huggingface.co/datasets/Idavidrein/gpqa" in said
     assert "HF_TOKEN" in said
 

@@ -166,7 +166,7 @@ def test_an_output_that_may_not_be_written(gym, tmp_path):
         pytest.skip("there is no place that the superuser may not write to")
     said = gym("eval", "run", *REPLAYED, "--output", str(folder / "r.jsonl"))
     expect(
-        said, 1, str(folder / "r"), "could not be written", "hint: choose an output in a folder that you may write to"
+        said, 1, str(folder / "r"), "could not be written", "hint: choose an output in a folder that you can write to"
     )
 
 
@@ -281,7 +281,7 @@ def test_an_agent_that_is_not_there(gym, more):
 def test_an_input_without_an_agent_where_there_are_two(gym):
     two = f"+second={{_copy: {AGENT}}}"
     said = gym("eval", "run", *REPLAYED, "-o", "r.jsonl", "--input", TASKS, two)
-    expect(said, 1, f"no agent: choose one with `--agent`, which is `agent_name` (there are {AGENT}, second)")
+    expect(said, 1, f"no agent: choose one with `--agent`, which is `agent_name` (one of {AGENT}, second)")
 
 
 def test_an_output_that_is_a_folder(gym):

@@ -88,7 +88,11 @@ def test_control_c_while_rows_are_collated_leaves_nothing_half_written(tmp_path)
     flags = ["dataset", "collate", "--config", "config.yaml", "--output-dir", "out", "--mode", "train_preparation"]
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, *flags], cwd=tmp_path, capture_output=True, timeout=100)
     assert done.returncode == 130, done.stderr
-    assert done.stderr.decode().splitlines()[-1].startswith("interrupted: no file is half-written; run the same again")
+    assert (
+        done.stderr.decode()
+        .splitlines()[-1]
+        .startswith("interrupted: no file is half-written; run the same command again")
+    )
     assert b"Traceback" not in done.stderr
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"train.jsonl", "config.yaml"}

@@ -75,7 +75,7 @@ def test_the_statistics_are_those_of_eval_compare(two):
 
 def test_tasks_that_ask_different_things_are_told(two):
     compared = compare_files(*two({0: [1], 1: [1]}, {0: [1], 1: [1]}, question=lambda task: f"other {task}"))
-    assert "2 of 2 that were looked at ask different things" in compared.note
+    assert "2 of 2 that were checked ask different things" in compared.note
 
 
 def test_files_without_a_common_task_say_so(two):

@@ -73,8 +73,8 @@ def test_a_branch_tells_its_calls_and_what_is_new_in_it(played):
     assert (summary.calls, summary.begins_after, summary.n_shared) == ([3, 4], 2, 2)
     said = show(played).text
     assert "Beside the main line (2)" in said
-    assert "Call 1begins anewWrite a title." in said
-    assert "Calls 3, 4goes on from call 2Sum up." in said
+    assert "Call 1starts freshWrite a title." in said
+    assert "Calls 3, 4continues call 2Sum up." in said
     assert "Its first 2 items are those of the main line.PromptUserSum up.What the model did" in said
 
 

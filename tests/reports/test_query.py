@@ -148,10 +148,10 @@ def test_a_page_beyond_the_end_is_the_last_one(browser):
 def test_the_neighbours_of_a_row_are_those_in_the_list(browser):
     results = browser.find_rows(Filters(reward_min=0.5), sort="reward")
     assert list(results.items) == [2, 0, 4]
-    beside = browser.find_neighbours(results, 0)
+    beside = browser.find_neighbors(results, 0)
     assert (beside.previous, beside.next, beside.position, beside.total) == (2, 4, 1, 3)
-    assert browser.find_neighbours(results, 2).previous is None
-    assert browser.find_neighbours(results, 3).position is None
+    assert browser.find_neighbors(results, 2).previous is None
+    assert browser.find_neighbors(results, 3).position is None
 
 
 def test_repeats_of_a_task_are_grouped(browser):
@@ -196,7 +196,7 @@ def test_what_there_is_to_filter_by(browser):
 
 
 def test_a_summary_says_none_where_nothing_is_known(write, opened):
-    summary = Browser(opened(write("d.jsonl", [{"responses_create_params": {"input": "hello  there"}}]))).summarise_row(
+    summary = Browser(opened(write("d.jsonl", [{"responses_create_params": {"input": "hello  there"}}]))).summarize_row(
         0
     )
     assert (summary.agent, summary.reward, summary.output_tokens, summary.outcome) == (None, None, None, "unscored")

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._rollouts.compact import KeyCounts, KeySet, Numbered, TaskCounts, digest_of
+from nemo_gym._rollouts.compact import KeyCounts, KeySet, NumbersByDigest, TaskCounts, digest_of
 
 tasks = st.integers(0, 200) | st.integers(0, 2**60)
 keys = st.tuples(tasks, st.integers(0, 5) | st.integers(0, 2**31))
@@ -48,7 +48,7 @@ def test_task_counts_count_whatever_the_order_of_tasks(added):
 @given(st.lists(st.binary(max_size=2)))
 @settings(max_examples=100, deadline=None)
 def test_texts_keep_the_number_they_were_given(texts):
-    compact, plain = Numbered(), {}
+    compact, plain = NumbersByDigest(), {}
     for text in texts:
         assert compact.find(digest_of(text)) == plain.get(text)
         if text not in plain:
@@ -57,7 +57,7 @@ def test_texts_keep_the_number_they_were_given(texts):
 
 
 def test_a_digest_that_only_appears_across_two_records_is_not_found():
-    numbered = Numbered()
+    numbered = NumbersByDigest()
     numbered.add(bytes([1] * 16), 0x020202020202)
     numbered.add(bytes([1] * 2 + [3] * 14), 7)
     across = bytes([1] * 2) + bytes([1] * 10) + bytes([2] * 4)

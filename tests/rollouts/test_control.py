@@ -163,7 +163,7 @@ def test_a_tool_or_an_agent_that_says_401_is_not_the_models_key():
 
 @pytest.mark.parametrize("cause", ["refused", "unknown host", "TLS"])
 def test_first_calls_that_find_nobody_end_a_run(cause):
-    guard = EndpointGuard(500, must_be_there=True)
+    guard = EndpointGuard(500, check_reachable=True)
     absent = failed(message="connection refused", cause=cause)
     assert [guard.note_failure(absent.failure) for _ in range(2)] == [None, None]
     assert "connection refused" in guard.note(absent)
@@ -172,9 +172,9 @@ def test_first_calls_that_find_nobody_end_a_run(cause):
 def test_an_endpoint_that_drops_out_later_is_left_to_the_retries():
     now = [0.0]
     absent = [failed(cause="refused")] * 50
-    after_a_score = EndpointGuard(500, must_be_there=True)
+    after_a_score = EndpointGuard(500, check_reachable=True)
     assert reasons(after_a_score, SCORED, *absent) == []
-    late = EndpointGuard(500, must_be_there=True, clock=lambda: now[0])
+    late = EndpointGuard(500, check_reachable=True, clock=lambda: now[0])
     now[0] = 31.0
     assert reasons(late, *absent) == []
     assert reasons(EndpointGuard(500), *absent) == [], "it was asked before the run began"

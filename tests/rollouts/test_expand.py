@@ -216,7 +216,7 @@ def test_bad_rows_leave_no_file_behind_and_do_not_touch_those_of_the_run_before(
     paths, write = plan(tmp_path, ROW, b"no")
     paths.materialized.parent.mkdir()
     paths.materialized.write_text("old")
-    with pytest.raises(BadRows, match=r"1 of 2 rows of in\.jsonl cannot be played; nothing was started"):
+    with pytest.raises(BadRows, match=r"1 of 2 rows of in\.jsonl cannot be run; nothing was started"):
         write()
     assert [path.name for path in paths.output.parent.iterdir()] == ["r_materialized_inputs.jsonl"]
     assert paths.materialized.read_text() == "old"

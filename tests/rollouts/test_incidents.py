@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans, dictionaries, integers, lists, none, recursive, sampled_from, text
 
-from nemo_gym._rollouts.incidents import lift_incidents
+from nemo_gym._rollouts.incidents import copy_incidents
 
 CRASH = {"tool": "look", "status": 500, "message": "boom"}
 
 
 def lifted(**result):
-    lift_incidents(result)
+    copy_incidents(result)
     return result
 
 
@@ -62,7 +62,7 @@ KEYS = sampled_from(["_ng_tool_errors", "_ng_cut_off", "incomplete_details", "st
 
 @given(dictionaries(KEYS, ANYTHING), dictionaries(KEYS | sampled_from(["response"]), ANYTHING))
 def test_whatever_an_agent_sends_the_row_has_the_form_that_readers_expect(response, result):
-    lift_incidents(result := {"response": response, **result})
+    copy_incidents(result := {"response": response, **result})
     assert result.get("_ng_cut_off") in (None, "max_steps", "length")
     for error in result.get("_ng_tool_errors", [CRASH]):
         assert {name: type(value) for name, value in error.items()} == {"tool": str, "status": int, "message": str}

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import ConfigDict
 
-from nemo_gym._rollouts.play import Player, RetryRule, RetryRules, check_reward, find_asked_pause
+from nemo_gym._rollouts.play import Player, RetryRule, RetryRules, check_reward, find_requested_pause
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.failures import HEADER, Failure
@@ -164,7 +164,7 @@ async def test_pauses_grow_and_are_spread_out():
     ],
 )
 def test_the_pause_asked_for_is_read_from_the_header_or_from_the_words(headers, message, pause_s):
-    assert find_asked_pause(headers, message) == pause_s
+    assert find_requested_pause(headers, message) == pause_s
 
 
 async def test_the_pause_asked_for_is_kept():

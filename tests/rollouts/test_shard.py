@@ -60,7 +60,7 @@ def test_runs_are_told_apart_by_their_shard_and_older_ones_have_none():
     [
         (["1/4", "3/4"], "shards 1, 3 of 4 were found; 2, 4 missing"),
         (["2/2", "1/2"], None),
-        (["1/2", "2/3"], "these shards are cut in different ways, into 2 and 3 parts, so that tasks may be missing"),
+        (["1/2", "2/3"], "these shards are cut in different ways, into 2 and 3 parts, so tasks may be missing"),
     ],
 )
 def test_what_is_missing_of_a_run_is_said(found, said):

@@ -120,7 +120,7 @@ async def test_nothing_begins_before_the_first_version_is_known():
     waiting = asyncio.create_task(gate.admit(timeout_s=60))
     await asyncio.sleep(0)
     assert not waiting.done()
-    with pytest.raises(StalenessTimeout, match="announces the version that it starts with"):
+    with pytest.raises(StalenessTimeout, match="announces the version it starts with"):
         await gate.admit(timeout_s=0.01)
     gate.announce(120)
     assert await waiting == 120

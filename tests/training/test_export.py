@@ -127,7 +127,7 @@ def test_a_pair_that_was_asked_different_things_is_no_pair(tmp_path):
     other["responses_create_params"]["input"][1]["content"] = "Something else?"
     file = write_rows(tmp_path / "r.jsonl", [make_row(0, 0, 1.0), other])
     summary = export_rollouts([file], "dpo", tmp_path / "out.jsonl")
-    assert summary.invalid == {"rollouts of one task that were asked different things": 2}
+    assert summary.invalid == {"rollouts of one task with different prompts": 2}
 
 
 def test_what_a_format_cannot_express_is_counted_and_the_rest_of_the_group_is_written(tmp_path):

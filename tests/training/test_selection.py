@@ -65,11 +65,11 @@ def test_a_rollout_is_judged_by_its_reward_and_its_group(tmp_path, selection, ob
     rows = [make_row(0, 0, 0.5), make_row(0, 1, 1.0)]
     found = survey(write_rows(tmp_path / "r.jsonl", rows))
     rollout, _ = next(found.read_again())
-    assert selection.find_objection(rollout, found.groups[rollout.group]) == objection
+    assert selection.explain_skip(rollout, found.groups[rollout.group]) == objection
 
 
 def test_a_group_of_equal_rewards_is_not_mixed():
-    assert Selection(keep_groups="mixed").find_objection(None, Group(2, 0, 2, 2, 1.0, 1.0)) is not None
+    assert Selection(keep_groups="mixed").explain_skip(None, Group(2, 0, 2, 2, 1.0, 1.0)) is not None
 
 
 @pytest.mark.parametrize("rates", [(1.5, None), (None, -0.1), (0.8, 0.2)])

@@ -110,7 +110,7 @@ def test_the_id_of_a_session_that_ended_or_was_deleted_is_not_used_again(book):
     book.set_reward("s", 1.0, {}, final=True)
     with refusal(409, "'s' has ended with the reward 1.0; the model was not asked"):
         book.begin_call("s", "chat")
-    with refusal(409, "there is a session 's' already"):
+    with refusal(409, "session 's' already exists"):
         book.create("s")
     book.delete("s")
     with refusal(409, "'s' was deleted"):
@@ -194,7 +194,7 @@ def test_a_key_stands_for_its_session(book):
     assert session.to_json(with_traces=False)["metadata"] == {"run": 7}
     assert session.to_rollout().group == ("agent", 3)
     book.delete(session.id)
-    with refusal(401, "no key of a session"):
+    with refusal(401, "not the key of a session"):
         book.find_by_key(session.key)
 
 

@@ -80,7 +80,7 @@ def test_the_work_of_a_program_is_shown_beside_what_was_said(visit, files):
     added, removed = (patch.locator(f".ngv-{kind}") for kind in ("added", "removed"))
     colours = [one.evaluate("line => getComputedStyle(line).backgroundColor") for one in (added, removed, patch)]
     assert len(set(colours)) == 3
-    branch = shown.locator("details", has_text="begins anew")
+    branch = shown.locator("details", has_text="starts fresh")
     expect(branch.locator(".ngv-made")).to_be_hidden()
     branch.locator("summary").first.click()
     expect(branch.locator(".ngv-made")).to_have_text(re.compile(r"What the model did\s*Answer\s*coat.py"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats with a record for every branch of a rollout, as token sequences: TRL, verl, OpenRLHF, NeMo RL.
 
-And our own, with a record for every rollout. Field names are those of each library; what it has no field for stands
-beside them, as `Sample.describe` has it.
+This includes our own, with a record for every rollout. Field names are those of each library; facts it has no field for
+are added beside them, as in `Sample.describe`.
 """
 
 from collections.abc import Iterator
@@ -53,21 +53,21 @@ def build_verl(sample: Sample) -> Iterator[Record]:
             "response_mask": branch.mask,
             "response_logprobs": branch.log_probs,
             "reward_score": sample.reward,
-            # verl counts what the model read and what it wrote as a turn each.
+            # verl counts what the model read and what it wrote as one turn each.
             "num_turns": 2 * len(branch.turns),
-            # Its other metrics are times, which nobody measured; -1 says that this one is not available.
+            # Its other metrics are times, which were not measured; -1 means that this one is not available.
             "metrics": {"num_preempted": -1},
             "extra_fields": {"reward_extra_info": sample.rollout.reward_components, **sample.describe(number)},
         }
 
 
 def make_verl_schema() -> Any:
-    """Return the columns of verl's form as parquet."""
+    """Return the columns of verl's format as parquet."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     text, number, ids = pa.string(), pa.int64(), pa.list_(pa.int64())
     facts = {
-        # A map would suit, but the library `datasets`, with which verl reads parquet, knows no maps.
+        # A map would fit, but the `datasets` library, with which verl reads parquet, has no maps.
         "reward_extra_info": pa.list_(pa.struct({"name": text, "value": pa.float64()})),
         **dict.fromkeys(("task_index", "rollout_index"), number),
         **dict.fromkeys(("agent", "rollout_id"), text),
@@ -105,7 +105,7 @@ def build_openrlhf(sample: Sample) -> Iterator[Record]:
             "reward": sample.reward,
             "scores": sample.reward,
             "truncated": rollout.cut_off == "length",
-            # OpenRLHF makes a tensor of each of these, so they are numbers.
+            # OpenRLHF makes a tensor of each of these, so they must be numbers.
             "extra_logs": {**rollout.reward_components, **facts, "group_failed": rollout.group_failed},
             **sample.describe(number),
         }
@@ -114,7 +114,7 @@ def build_openrlhf(sample: Sample) -> Iterator[Record]:
 def build_nemo_rl(sample: Sample) -> Iterator[Record]:
     """Yield the row as NeMo RL reads results: each trained item's prompt begins with all tokens before it.
 
-    An item that belongs to another branch keeps its text and loses its tokens.
+    An item of another branch keeps its text but loses its tokens.
     """
     row, rollout = sample.row, sample.rollout
     kept = {key: value for key, value in row.items() if key not in _NOT_FOR_NEMO_RL}
@@ -135,7 +135,7 @@ _NOT_FOR_NEMO_RL = OBSERVED_KEYS | {TOKEN_CAPTURE_KEY}
 
 
 def _list_token_fields(rollout: TrainableRollout, branch: Branch) -> dict[int, dict[str, Any]]:
-    """Return the token fields of each turn of a branch, each prompt with the tokens of the branch before it."""
+    """Return the token fields of each turn of a branch, with each prompt made of the branch's tokens before it."""
     fields = {}
     for turn, (start, _) in zip(branch.turns, branch.find_generated(rollout.turns), strict=True):
         fields[turn] = {
@@ -147,7 +147,7 @@ def _list_token_fields(rollout: TrainableRollout, branch: Branch) -> dict[int, d
 
 
 def _place_tokens(row: Record, rollout: TrainableRollout, branch: Branch) -> list[Record] | None:
-    """Return the items of the response with the tokens of the branch; None if some belong to no item."""
+    """Return the items of the response with the tokens of the branch; None if some tokens belong to no item."""
     if rollout.drift == "clean" and rollout.turns[0].source == "response":
         return list_answer_items(row.get(RESPONSE_KEY_NAME))
     fields, first = _list_token_fields(rollout, branch), 0

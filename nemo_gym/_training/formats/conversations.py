@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats that tell a rollout as a conversation, a record each: SFT, ATIF, and the traces that prime-rl reads.
+"""Formats that present a rollout as a conversation, one record each: SFT, ATIF, and the traces that prime-rl reads.
 
-A trace holds all branches of its rollout. The others tell what was said, and need no tokens.
+A trace holds all branches of its rollout. The others only hold what was said, and need no tokens.
 """
 
 import re
@@ -57,7 +57,7 @@ def build_atif(sample: Sample) -> Iterator[Record]:
     }
     agent = {
         "name": rollout.agent or "unknown",
-        # Agents of an environment have no version of their own: they are as old as the package that plays them.
+        # Agents of an environment have no version of their own: use that of this package.
         "version": __version__,
         "model_name": response.get("model"),
         "tool_definitions": conversation.tools or None,
@@ -75,7 +75,7 @@ def build_atif(sample: Sample) -> Iterator[Record]:
 
 
 def _iter_steps(sample: Sample, conversation: ChatConversation) -> Iterator[Record]:
-    """Yield the steps; what the tools answered is part of the step that called them."""
+    """Yield the steps; tool answers are part of the step that called the tools."""
     step: Record | None = None
     for message, number in conversation.list_all():
         if message["role"] == "tool" and step is not None:
@@ -143,7 +143,7 @@ def _convert_part(part: dict[str, Any]) -> Record:
 
 
 def build_prime_rl(sample: Sample) -> Iterator[Record]:
-    """Yield a trace of verifiers, which prime-rl trains on: a graph of messages with a path for every branch."""
+    """Yield a trace in the form of verifiers, for prime-rl: a graph of messages with a path for every branch."""
     rollout = sample.rollout
     conversation = read_conversation(sample.row, rollout.turns)
     nodes: list[Record] = []
@@ -180,7 +180,7 @@ def _add_path(
 ) -> None:
     """Add the messages of a branch, each with the tokens that it adds to the sequence.
 
-    Where the messages of a prompt begin and end is not known, so all of its tokens stand at the last of them.
+    The boundaries between the messages of a prompt are unknown, so all its tokens go to the last of them.
     """
     turns = sample.rollout.turns
     places = dict(zip(branch.turns, branch.find_generated(turns), strict=True))

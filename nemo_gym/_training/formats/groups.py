@@ -14,9 +14,9 @@ _NO_LOG_PROB = 1.0
 
 
 def build_skyrl(group: GroupSamples) -> Iterator[Record]:
-    """Yield the `GeneratorOutput` of SkyRL: a list for each field, with an entry for every branch.
+    """Yield SkyRL's `GeneratorOutput`: a list for each field, with an entry for every branch.
 
-    Branches of one rollout are the steps of one trajectory, that with its end last.
+    Branches of one rollout are the steps of one trajectory; the one with its end comes last.
     """
     entries = [
         (sample, number, branch, number == last)
@@ -49,7 +49,7 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
 
 
 def build_atropos(group: GroupSamples) -> Iterator[Record]:
-    """Yield the `ScoredDataGroup` that Atropos is posted, with a sequence for every branch."""
+    """Yield the `ScoredDataGroup` to post to Atropos, with a sequence for every branch."""
     entries = [(sample, number, branch) for sample in group.samples for number, branch in sample.iter_branches()]
     first = group.samples[0].rollout
     labelled = [_label_tokens(sample, branch) for sample, _, branch in entries]
@@ -68,7 +68,7 @@ def build_atropos(group: GroupSamples) -> Iterator[Record]:
 
 
 def build_art(group: GroupSamples) -> Iterator[Record]:
-    """Yield a `TrajectoryGroup` of ART: a trajectory for every branch, an exception for every failure."""
+    """Yield ART's `TrajectoryGroup`: a trajectory for every branch, an exception for every failure."""
     trajectories = [one for sample in group.samples for one in _iter_art_trajectories(sample)]
     first = group.samples[0].rollout
     yield {
@@ -82,7 +82,7 @@ def build_art(group: GroupSamples) -> Iterator[Record]:
 def pair_samples(samples: Sequence[Sample], margin: float, min_reward: float | None) -> Iterator[tuple[Sample, Sample]]:
     """Yield pairs of a better and a worse rollout: the best with the worst, then the second best, and so on.
 
-    The rewards of a pair differ, and by at least `margin`; each rollout is in one pair at most.
+    The rewards of a pair differ by at least `margin` and are never equal; each rollout is in at most one pair.
     """
     ordered = sorted(samples, key=lambda sample: (-sample.reward, sample.rollout.rollout_index))
     for better, worse in zip(ordered, ordered[::-1], strict=True):
@@ -93,11 +93,11 @@ def pair_samples(samples: Sequence[Sample], margin: float, min_reward: float | N
 
 
 def build_pair(better: Sample, worse: Sample) -> Record:
-    """Return a preference of TRL: prompt, chosen and rejected, as messages."""
+    """Return a TRL preference: prompt, chosen and rejected, as messages."""
     chosen = read_conversation(better.row, parse_arguments=True)
     rejected = read_conversation(worse.row, parse_arguments=True)
     if chosen.given != rejected.given or chosen.tools != rejected.tools:
-        raise NotExpressible("rollouts of one task that were asked different things")
+        raise NotExpressible("rollouts of one task with different prompts")
     facts = better.describe()
     return {
         "prompt": chosen.given,
@@ -113,7 +113,7 @@ def build_pair(better: Sample, worse: Sample) -> Record:
 
 
 def _find_main(sample: Sample) -> int | None:
-    """Return the number of the branch that ends with the rollout's answer, or else the last that has tokens."""
+    """Return the number of the branch that ends with the rollout's answer, else of the last one with tokens."""
     numbers = [number for number, _ in sample.iter_branches()]
     main = sample.rollout.main_branch
     found = next((number for number in numbers if sample.rollout.branches[number] is main), None)
@@ -126,7 +126,7 @@ def _name_group(sample: Sample) -> str:
 
 
 def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float]]:
-    """Return labels and log-probs for all ids of a branch, with the numbers that Atropos has for untrained ones."""
+    """Return labels and log-probs for all ids of a branch, with Atropos's values for untrained ones."""
     size, start = len(branch.prompt_ids) + len(branch.completion_ids), len(branch.prompt_ids)
     labels, log_probs = [_NOT_TRAINED] * size, [_NO_LOG_PROB] * size
     for low, high in branch.find_generated(sample.rollout.turns):

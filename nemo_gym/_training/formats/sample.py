@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a format is given: a rollout with its row, its branches, and the facts that every sample states."""
+"""What a format gets: a rollout with its row, its branches, and the facts that every sample states."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from nemo_gym._training.record import TrainableRollout
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A rollout that is exported, its turns joined, and the row that it was read from."""
+    """A rollout to export, with its turns joined, and the row that it was read from."""
 
     rollout: TrainableRollout
     row: Row
 
     @property
     def reward(self) -> float:
-        """An exported rollout always has one."""
+        """The reward, which an exported rollout always has."""
         if self.rollout.reward is None:
             raise ValueError("a rollout without a reward is never exported")
         return self.rollout.reward
@@ -31,7 +31,7 @@ class Sample:
                 yield number, branch
 
     def describe(self, branch: int | None = None) -> dict[str, Any]:
-        """Return which rollout this is, of which group if that is known, and what a trainer should know of it."""
+        """Return which rollout this is, its group if known, and what a trainer should know about it."""
         rollout = self.rollout
         start, end = rollout.policy_versions
         facts = {
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class GroupSamples:
-    """The exported rollouts of one group, in the order of their indices, and the rows of those that failed."""
+    """The exported rollouts of one group, ordered by index, and the rows of those that failed."""
 
     samples: Sequence[Sample]
     failures: Sequence[Row]
@@ -70,7 +70,7 @@ BuildGroup = Callable[[GroupSamples], Iterator[Record]]
 
 @dataclass(frozen=True)
 class Format:
-    """One format: what it is for and how its records are made, of one rollout or of a whole group."""
+    """One format: what it is for, and how to build its records from one rollout or a whole group."""
 
     name: str
     what: str
@@ -78,8 +78,8 @@ class Format:
     build_group: BuildGroup | None = None
     needs_tokens: bool = True
     needs_groups: bool = True
-    """A record says how large its group is and how many of it failed."""
+    """Whether a record says how large its group is and how many of it failed."""
     pairs: bool = False
-    """Its records compare two rollouts."""
+    """Whether its records compare two rollouts."""
     parquet: bool = False
-    """It can be written as parquet, too."""
+    """Whether it can also be written as parquet."""

@@ -56,10 +56,10 @@ def _describe_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
 def _describe_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]:
     yield "2. Files"
     for source in scope.sources:
-        if source.is_there:
+        if source.exists:
             yield f"FOUND    {source}{_note_unfetched(source, config.data_source) if config.should_download else ''}"
     for source in scope.sources:
-        if not source.is_there:
+        if not source.exists:
             yield f"MISSING  {source}"
 
 

@@ -145,7 +145,7 @@ async def _evaluate(
                         bounds = CollectSettings(
                             settings.max_failure_rate,
                             give_up_on_endpoint=True,
-                            endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
+                            check_endpoint=settings.no_serve and not settings.wait_for_model,
                             hold_failures_s=hold_failures_s,
                         )
                         counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)

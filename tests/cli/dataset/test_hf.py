@@ -149,8 +149,8 @@ def test_the_token_of_a_login_serves_where_the_config_has_none(gym, hub, work, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--input", "gone.jsonl"), "input_jsonl_fpath 'gone.jsonl' is not there"),
-        (("--resource-config", "gone.yaml"), "resource_config_path 'gone.yaml' is not there"),
+        (("--input", "gone.jsonl"), "input_jsonl_fpath 'gone.jsonl' does not exist"),
+        (("--resource-config", "gone.yaml"), "resource_config_path 'gone.yaml' does not exist"),
         (("+hf_token=hf_wrong",), "does not accept the token: 401"),
     ],
 )

@@ -87,7 +87,7 @@ def test_a_hub_that_cannot_be_reached_is_told_with_the_dataset_and_what_to_do(wo
     said = prepare()
     assert said.code == 1
     for text in (
-        "rows/train.jsonl (train dataset 'train' of 'example_multi_step_simple_agent') is not there",
+        "rows/train.jsonl (train dataset 'train' of 'example_multi_step_simple_agent') is missing",
         f"Hugging Face {REPOSITORY}, file {FILES['train']}",
         "the connection failed",
         "hint: check the network and HF_ENDPOINT",

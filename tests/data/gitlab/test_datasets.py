@@ -68,7 +68,7 @@ def test_a_version_may_hold_several_files(place: Place):
     said: list[str] = []
     place.upload(notice=said.append)
     place.upload(source=validation, notice=said.append)
-    assert said == [f"version 0.0.1 of {place.name!r} exists: 'validation.jsonl' is added to its files"]
+    assert said == [f"version 0.0.1 of {place.name!r} exists: adding 'validation.jsonl' to its files"]
     assert place.download(artifact="validation.jsonl").read_bytes() == b"{}\n"
     assert place.download().read_bytes() == ROWS
 
@@ -121,7 +121,7 @@ def test_what_is_in_the_registry_is_not_replaced(place: Place):
     with pytest.raises(GitlabError) as raised:
         place.upload(source=place.file("train.jsonl", b"other"))
     assert str(raised.value) == (
-        f"version 0.0.1 of {place.name!r} exists and holds 'train.jsonl': what is in the registry is not replaced.\n"
+        f"version 0.0.1 of {place.name!r} exists and holds 'train.jsonl': files in the registry are never replaced.\n"
         "hint: upload it as a higher version than 0.0.1"
     )
     assert place.download().read_bytes() == ROWS
@@ -134,7 +134,7 @@ def test_a_version_has_three_numbers(at_gitlab: Place, version: str):
     assert at_gitlab.proxy.requests == []
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "is not there"), (b"", "is empty")])
+@pytest.mark.parametrize(("content", "message"), [(None, "is missing"), (b"", "is empty")])
 def test_there_must_be_something_to_upload(at_gitlab: Place, content: bytes | None, message: str):
     source = at_gitlab.folder / "other.jsonl"
     if content is not None:
@@ -162,14 +162,14 @@ def test_a_dataset_that_is_not_there_is_named(place: Place):
 def test_a_name_in_other_case_is_another_dataset_and_the_one_that_is_there_is_named(place: Place):
     place.upload()
     other = place.name.lower()
-    expected = f"has no dataset {other!r}.\nhint: there is {place.name!r}; upper and lower case count"
+    expected = f"has no dataset {other!r}.\nhint: there is {place.name!r}; case matters"
     for action in (place.download, place.delete):
         with pytest.raises(GitlabError) as raised:
             action(name=other)
         assert expected in str(raised.value)
     said: list[str] = []
     place.upload(name=other, notice=said.append)
-    assert said == [f"the registry also has {place.name!r}, a dataset of its own: upper and lower case count"]
+    assert said == [f"the registry also has {place.name!r}, which is another dataset: case matters"]
 
 
 def test_a_version_that_is_not_there_is_named_with_those_that_are(place: Place):

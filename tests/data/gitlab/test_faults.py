@@ -59,7 +59,7 @@ def test_a_version_that_cannot_be_taken_back_is_named_and_the_next_upload_fills_
     said: list[str] = []
     with pytest.raises(GitlabError, match="could not upload"):
         at_gitlab.upload("0.0.2", notice=said.append)
-    assert "could not take back version 0.0.2" in said[0]
+    assert "could not undo version 0.0.2" in said[0]
     assert "upload to it again" in said[0]
     at_gitlab.proxy.faults.cut_uploads = 0
     at_gitlab.upload("0.0.2")
@@ -68,7 +68,7 @@ def test_a_version_that_cannot_be_taken_back_is_named_and_the_next_upload_fills_
 
 def test_an_upload_that_comes_back_different_does_not_count(at_gitlab: Place):
     at_gitlab.proxy.faults.damage = True
-    with pytest.raises(GitlabError, match=r"what was read back is not the same.*instead of"):
+    with pytest.raises(GitlabError, match=r"what was read back differs.*instead of"):
         at_gitlab.upload()
     assert at_gitlab.model() is None
 
@@ -153,7 +153,7 @@ def test_a_registry_that_is_busy_is_asked_again(at_gitlab: Place):
     at_gitlab.proxy.faults.busy = {"registered-models/create": 1, "model-versions/get": 2}
     at_gitlab.upload()
     at_gitlab.proxy.faults.busy = {"model-versions/get": 99}
-    with pytest.raises(GitlabError, match=r"the registry is out of order: 503 \(busy\)"):
+    with pytest.raises(GitlabError, match=r"the registry is failing: 503 \(busy\)"):
         at_gitlab.download()
 
 
