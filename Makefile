@@ -40,9 +40,9 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory docs
 
-# A link, an anchor or a picture that leads nowhere is an error.
+# A link, an anchor or a picture that leads nowhere is an error; with --quiet, mkdocs would not count it.
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 screenshots: $(STAMP)
 	@scripts/system-packages.sh chromium=chromium

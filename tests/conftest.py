@@ -3,6 +3,7 @@ import gc
 import itertools
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import pytest
 # How long an example takes, or takes to draw, says more about the machine than about the code.
 hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
+
+# A shell starts `pytest &` with Ctrl-C ignored, and so would be all that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NUMBERS = itertools.count()
 _FREEZE, _UNFREEZE = gc.freeze, gc.unfreeze

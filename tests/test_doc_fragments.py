@@ -22,6 +22,9 @@ import yaml
 from nemo_gym import PARENT_DIR
 from nemo_gym._util.server_imports import SERVER_TYPES
 from nemo_gym.cli.flags import to_overrides
+
+pytest.importorskip("griffe", reason="needs the group `docs`")
+
 from scripts.reference.commands import list_commands
 from scripts.reference.server_configs import find_config_class, read_keys
 from tests.test_docs import BLOCK, DOCS

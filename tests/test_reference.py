@@ -7,6 +7,9 @@ import re
 import pytest
 
 from nemo_gym import PARENT_DIR
+
+pytest.importorskip("griffe", reason="needs the group `docs`")
+
 from scripts.reference import endpoints, files, hook, server_configs, settings
 from scripts.reference.commands import list_commands
 from scripts.reference.markdown import write_table
