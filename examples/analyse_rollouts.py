@@ -4,8 +4,8 @@
     pip install pandas
     python examples/analyse_rollouts.py results/demo/rollouts.jsonl
 
-A rollouts file has one JSON object a line: the task's own fields, `responses_create_params`, `response`, `reward`, and
-indices that say which task and which attempt it is. `gym demo` makes one.
+A rollouts file has one JSON object per line: the task's own fields, `responses_create_params`, `response`, `reward`,
+and the indices of the task and the rollout. `gym demo` writes one.
 """
 
 import json
@@ -20,13 +20,13 @@ from nemo_gym.openai_utils import NeMoGymResponse
 
 
 def read_rollouts(path: Path) -> pd.DataFrame:
-    """Return a table with one line for each rollout."""
+    """Return a table with one row per rollout."""
     with path.open() as file:
         return pd.DataFrame([describe(json.loads(line)) for line in file])
 
 
 def describe(rollout: dict[str, Any]) -> dict[str, Any]:
-    """Return what the table says of a rollout."""
+    """Return the table row of a rollout."""
     response = NeMoGymResponse.model_validate(rollout["response"])
     return {
         "task": rollout["_ng_task_index"],
@@ -38,12 +38,12 @@ def describe(rollout: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the hardest tasks, and what goes along with the reward."""
+    """Print the hardest tasks, and what correlates with the reward."""
     rollouts = read_rollouts(Path(sys.argv[1]))
     tasks = rollouts.groupby("task")["reward"].agg(["count", "mean", "std"]).sort_values("mean")
     print(f"{len(rollouts)} rollouts of {len(tasks)} tasks, mean reward {tasks['mean'].mean():.3f}\n")
     print(tasks.head(5).to_string(float_format="%.2f"))
-    print(f"\n{(tasks['std'] > 0).sum()} tasks are solved by some rollouts and not by others: those teach most")
+    print(f"\n{(tasks['std'] > 0).sum()} tasks are solved by some rollouts and not by others: these teach the most")
     print(
         rollouts.groupby("reward")[["characters", "tool_calls", "output_tokens"]].mean().to_string(float_format="%.1f")
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of your own: an environment that also reports how long answers are, and pass@k for two scores.
+"""Define your own metrics: an environment that also reports how long answers are, and pass@k for two scores.
 
     python examples/custom_metrics.py
 
-`compute_metrics` of a resources server gets the verify responses of every task, and what it returns stands beside the
-usual metrics in tables, files and `gym view`. `get_key_metrics` says which of them to look at first.
+A resources server's `compute_metrics` gets the verify responses of every task; the metrics it returns are added to the
+usual ones in tables, files and `gym view`. `get_key_metrics` picks the ones to look at first.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nemo_gym.reward_profile import compute_pass_majority_metrics, highest_k_met
 from nemo_gym.server_utils import get_response_json, raise_for_status
 from nemo_gym.testing import asked, reply, running
 
-MOST_WORDS = 3
+MAX_WORDS = 3
 
 
 class SumVerifyRequest(BaseVerifyRequest):
@@ -27,28 +27,28 @@ class SumVerifyRequest(BaseVerifyRequest):
 
 
 class SumVerifyResponse(BaseVerifyResponse):
-    """The reward, and what the metrics are made of."""
+    """The reward, and the input of the metrics."""
 
     words: int
 
 
 class SumServer(SimpleResourcesServer):
-    """Right sums are worth 1; short answers are only reported."""
+    """Correct sums get 1; short answers are only reported."""
 
     async def verify(self, body: SumVerifyRequest) -> SumVerifyResponse:
-        """Look for the total in the answer, and count its words."""
+        """Look for the total in the answer, and count the answer's words."""
         words = grading.assistant_text(body.response).split()
         return SumVerifyResponse(**dict(body), words=len(words), reward=float(str(body.total) in words))
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean length, and pass@k of being right and of being short."""
+        """Return the mean length, and pass@k for correct and for short answers."""
         metrics, *_ = compute_pass_majority_metrics(
-            tasks, lambda rollout: {"right": rollout["reward"], "short": float(rollout["words"] <= MOST_WORDS)}
+            tasks, lambda rollout: {"right": rollout["reward"], "short": float(rollout["words"] <= MAX_WORDS)}
         )
         return {**metrics, "words_per_answer": mean(rollout["words"] for task in tasks for rollout in task)}
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Return the length, and pass@k for the highest k there is."""
+        """Return the mean length, and pass@k for the highest k."""
         highest = highest_k_metrics(agent_metrics, "pass@{k}", score_names=["right", "short"])
         return {"words_per_answer": agent_metrics["words_per_answer"], **highest}
 

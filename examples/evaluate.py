@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate a model with the Python API: start servers, play tasks, read the scores, stop the servers.
+"""Evaluate a model with the Python API: start servers, run tasks, read the scores, stop the servers.
 
     python examples/evaluate.py
 
-It plays the example rows of `first_steps` with the small model of the demo, which needs no key
-(`pip install 'nemo-gym[local]'`). For a model of yours, write into `env.yaml` of the current folder:
+It runs the example rows of `first_steps` with the demo's small model, which needs no API key
+(`pip install 'nemo-gym[local]'`). To use your own model, put this into `env.yaml` in the current folder:
 
     policy_base_url: https://api.openai.com/v1
     policy_api_key: ${oc.env:OPENAI_API_KEY}
@@ -28,7 +28,7 @@ OUTPUT = "results/evaluate/rollouts.jsonl"
 
 
 def start_servers(model: str) -> RunHelper:
-    """Start the environment, its agent and a model; return when all of them answer."""
+    """Start the environment, its agent and a model; return when all of them are ready."""
     files = [f"{ENVIRONMENT}/configs/first_steps.yaml", f"responses_api_models/{model}/configs/{model}.yaml"]
     helper = RunHelper()
     config = OmegaConf.create({"config_paths": files})
@@ -37,7 +37,7 @@ def start_servers(model: str) -> RunHelper:
 
 
 async def collect() -> list[dict]:
-    """Play every example row twice, and write the rollouts with their metrics."""
+    """Run every example row twice, and write the rollouts and their metrics."""
     settings = RolloutCollectionConfig(
         agent_name="first_steps_simple_agent",
         input_jsonl_fpath=str(PARENT_DIR / ENVIRONMENT / "data/example.jsonl"),
@@ -49,7 +49,7 @@ async def collect() -> list[dict]:
 
 
 def main() -> None:
-    """Evaluate, and print what came out."""
+    """Evaluate the model and print the results."""
     helper = start_servers(sys.argv[1] if len(sys.argv) > 1 else "local_model")
     try:
         rollouts = asyncio.run(collect())

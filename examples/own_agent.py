@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent of your own: it asks the model three times and answers what most of the replies say.
+"""Write your own agent: this one asks the model three times and returns the majority answer.
 
     python examples/own_agent.py
 
-It plays in the environment `string_match`, with a scripted model and all in this process. An agent overrides
-`responses`, the loop; seeding the session and asking for the reward are done by `EnvironmentAgent`, the base of
-`simple_agent`.
+It runs in the environment `string_match` with a scripted model, all in this process. An agent overrides `responses`,
+the loop; `EnvironmentAgent`, the base class of `simple_agent`, seeds the session and gets the reward.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ from responses_api_agents.simple_agent.app import EnvironmentAgent, ModelAgentCo
 
 
 class VotingAgentConfig(ModelAgentConfig):
-    """Config of the agent: besides world and model, how often to ask."""
+    """Config of the agent: the environment, the model, and how many times to ask."""
 
     votes: int = 3
 
 
 class VotingAgent(EnvironmentAgent):
-    """Asks several times at once; the commonest answer wins, the first of equals."""
+    """Asks several times at once; the most common answer wins, and the first one in a tie."""
 
     config: VotingAgentConfig
 
     async def responses(
         self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """Return the reply whose text most replies share."""
+        """Return the first reply with the most common text."""
         replies = await asyncio.gather(*(self._ask(body) for _ in range(self.config.votes)))
         texts = [grading.assistant_text(reply).strip() for reply in replies]
         winner, _ = Counter(texts).most_common(1)[0]
@@ -49,7 +48,7 @@ class VotingAgent(EnvironmentAgent):
 
 
 async def main() -> None:
-    """Play one task; two of three replies are right."""
+    """Run one task in which two of three replies are right."""
     model = scripted_model("Oslo", "Bergen", "Oslo")
     question = {"input": "What is the capital of Norway? Answer with one word."}
     task = {"responses_create_params": question, "expected_answer": "Oslo", "extraction_mode": "full_response"}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An environment of your own in one file: a secret number, a tool to guess it, and a reward for few guesses.
+"""Write your own environment in one file: a secret number, a tool to guess it, and a reward for few guesses.
 
     python examples/own_environment.py
 
-It plays the environment with a scripted model, all in this process, and prints the reward. To have it among your
-servers, put the class into `resources_servers/guess/app.py`, as docs/guides/write-an-environment.md shows.
+It runs the environment with a scripted model, all in this process, and prints the reward. To turn it into a server, put
+the class into `resources_servers/guess/app.py`, as docs/guides/write-an-environment.md shows.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from nemo_gym.session_store import SessionStore
 from nemo_gym.testing import agent_config, running, scripted_model
 from responses_api_agents.simple_agent.app import SimpleAgent
 
-MOST_GUESSES = 4
+MAX_GUESSES = 4
 TOOL = {
     "type": "function",
     "name": "guess",
@@ -36,14 +36,14 @@ TOOL = {
 
 
 class Game(BaseModel):
-    """What a session remembers."""
+    """The state of a session."""
 
     secret: int
     guesses: list[int] = Field(default_factory=list)
 
 
 class GuessSeedRequest(BaseSeedSessionRequest):
-    """A task says which number is to be found."""
+    """A task with the number to find."""
 
     secret: int
 
@@ -55,7 +55,7 @@ class GuessRequest(BaseModel):
 
 
 class GuessServer(SimpleResourcesServer):
-    """The world: a game for each session, one tool, and the reward."""
+    """The environment: a game for each session, one tool, and the reward."""
 
     games: SessionStore = Field(default_factory=SessionStore)
 
@@ -66,7 +66,7 @@ class GuessServer(SimpleResourcesServer):
         return app
 
     async def seed_session(self, request: Request, body: GuessSeedRequest) -> BaseSeedSessionResponse:
-        """Begin a game."""
+        """Start a game."""
         self.games[request.session[SESSION_ID_KEY]] = Game(secret=body.secret)
         return BaseSeedSessionResponse()
 
@@ -79,15 +79,15 @@ class GuessServer(SimpleResourcesServer):
         return {"result": "larger" if game.secret > body.number else "smaller"}
 
     async def verify(self, request: Request, body: BaseVerifyRequest) -> BaseVerifyResponse:
-        """Return 1 for the number found at once, a little less for every further guess, 0 if it was not found."""
+        """Return 1 if the first guess is right, less for every further guess, and 0 if the number was not found."""
         game = self.games.of_request(request)
         found = game.secret in game.guesses
-        reward = (MOST_GUESSES + 1 - len(game.guesses)) / MOST_GUESSES if found else 0.0
+        reward = (MAX_GUESSES + 1 - len(game.guesses)) / MAX_GUESSES if found else 0.0
         return BaseVerifyResponse(**dict(body), reward=max(reward, 0.0))
 
 
 async def main() -> None:
-    """Play one rollout: the model guesses twice, then answers."""
+    """Run one rollout: the model guesses twice, then answers."""
     model = scripted_model(("guess", {"number": 5}), ("guess", {"number": 8}), "It is 8.")
     task: dict[str, Any] = {
         "responses_create_params": {"input": "Find a number from 1 to 10.", "tools": [TOOL]},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that agents run, such as Codex: what installs them, and where they are then.
+"""Programs that agents run, such as Codex: how they are installed, and where.
 
-They are installed once for each set of packages, into the cache of the installation, by whoever needs them first or by
+Each set of packages is installed once, into the cache folder, by the first rollout that needs it or by
 `gym env prefetch`.
 """
 
@@ -18,30 +18,30 @@ from nemo_gym._serving.program_store import InstalledProgram as InstalledProgram
 from nemo_gym._serving.program_store import ProgramInstallError as ProgramInstallError
 
 INSTALL_KEY = "install"
-"""Where the block of an agent says what it needs."""
+"""The key of an agent's block that lists the packages it needs."""
 
 
 class ProgramInstall(BaseModel):
-    """The packages that a program comes in."""
+    """The packages that provide a program."""
 
     model_config = ConfigDict(extra="forbid")
 
     npm: list[str] = Field(default_factory=list)
-    """Packages of the npm registry: `["@openai/codex@0.166.0"]`."""
+    """npm packages: `["@openai/codex@0.166.0"]`."""
     pypi: list[str] = Field(default_factory=list)
-    """Python packages: `["mini-swe-agent==2.4.*"]`. They get a virtual environment of their own."""
+    """Python packages: `["mini-swe-agent==2.4.*"]`. They get their own virtual environment."""
 
 
 async def install_program(
     install: ProgramInstall, config: Mapping[str, Any], on_line: Callable[[str], None]
 ) -> InstalledProgram:
-    """Install what is not there yet, into the cache that the whole config names; tell `on_line` what happens."""
+    """Install the packages that are missing into the config's `cache_dir`, and report progress to `on_line`."""
     cache_dir = Path(config.get("cache_dir") or CACHE_DIR)
     return await program_store.install_program(install.npm, install.pypi, cache_dir, on_line)
 
 
 def find_install(block: Any) -> ProgramInstall | None:
-    """Return what the block of a server asks to be installed for the programs that it runs."""
+    """Return the packages that a server's block asks for; None if it asks for none."""
     plain = OmegaConf.to_container(block, resolve=True) if OmegaConf.is_config(block) else block
-    asked = plain.get(INSTALL_KEY) if isinstance(plain, dict) else None
-    return ProgramInstall.model_validate(asked) if isinstance(asked, dict) else None
+    install = plain.get(INSTALL_KEY) if isinstance(plain, dict) else None
+    return ProgramInstall.model_validate(install) if isinstance(install, dict) else None

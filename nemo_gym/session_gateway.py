@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session gateway of model servers: any program plays a rollout, its calls are kept, a trainer fetches them.
+"""The session gateway of model servers: any program plays a rollout, its calls are recorded, a trainer fetches them.
 
-    base_url = "http://127.0.0.1:8000/sessions/rollout-17/v1"     an agent's OpenAI client; Anthropic's: without /v1
-    POST /sessions/rollout-17/reward  {"reward": 1.0}             whoever scores it
-    GET  /sessions/rollout-17                                     the trainer: traces, and the canonical rollout
+    base_url = "http://127.0.0.1:8000/sessions/rollout-17/v1"     for an agent's OpenAI client; Anthropic's: without /v1
+    POST /sessions/rollout-17/reward  {"reward": 1.0}             from whoever scores it
+    GET  /sessions/rollout-17                                     for the trainer: traces and the canonical rollout
 
-Every model server that is one process has it, made with the first request. A config with a block `session_gateway` also
-lets API keys stand for sessions, and `enabled: false` there takes the gateway away. What sessions are is in
-`nemo_gym._training.sessions`; `docs/guides/train-with-a-gateway.md` goes through it.
+Every model server that runs as one process has a gateway, created on first use. A `session_gateway` block in its config
+also lets API keys name sessions; `enabled: false` in that block turns the gateway off. Sessions are implemented in
+`nemo_gym._training.sessions`; `docs/guides/train-with-a-gateway.md` is the guide.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import Response
@@ -28,17 +29,18 @@ from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.rollout_paths import check_rollout_id
 
 if TYPE_CHECKING:
-    from nemo_gym._training.session_record import GatewaySession, SessionCall
+    from nemo_gym._training.session_record import SessionCall
     from nemo_gym._training.sessions import SessionBook
 
 __all__ = ["RewardRequest", "SessionFailureRequest", "SessionGatewayConfig", "SessionRequest", "add_session_routes"]
 
+P = ParamSpec("P")
 Dispatch = Callable[[Request], Awaitable[Response]]
 FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 _CALL: ContextVar["SessionCall | None"] = ContextVar("nemo_gym_session_call", default=None)
 find_session_call = _CALL.get
-"""Return the call that is being answered, if it belongs to a session."""
+"""Return the call being answered, if it belongs to a session."""
 _RETRY_AFTER_S = 5
 
 
@@ -49,15 +51,15 @@ class SessionGatewayConfig(BaseModel):
 
     enabled: bool = True
     max_sessions: PositiveInt = 10_000
-    """How many sessions are kept, open and ended; another one is refused with 429."""
+    """How many sessions are kept, open and ended; further ones are refused with 429."""
     max_memory_bytes: PositiveInt = 2 * 2**30
-    """How many bytes of requests and answers are kept; when there are more, calls are refused with 429."""
+    """How many bytes of requests and answers are kept; beyond that, calls are refused with 429."""
     idle_timeout_s: PositiveFloat = 1800.0
-    """A session without a call for so long, and without a final reward, has failed."""
+    """A session fails if it has no call and no final reward for this long."""
     max_duration_s: PositiveFloat = 86_400.0
-    """A session without a final reward after so long has failed, whatever it does."""
+    """A session fails if it has no final reward after this time, active or not."""
     keep_ended_s: PositiveFloat = 86_400.0
-    """An ended session that nobody has deleted for so long is deleted."""
+    """How long an ended session is kept before it is deleted."""
 
 
 class SessionRequest(BaseModel):
@@ -66,13 +68,13 @@ class SessionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str | None = None
-    """None: one is made up."""
+    """None: the gateway generates one."""
     task_index: Annotated[int, Field(ge=0)] = 0
-    """With `agent`, the group of the rollout."""
+    """Together with `agent`, the group of the rollout."""
     rollout_index: Annotated[int, Field(ge=0)] = 0
     agent: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Whatever the trainer wants back."""
+    """Anything the trainer wants returned with the session."""
 
 
 class RewardRequest(BaseModel):
@@ -83,7 +85,7 @@ class RewardRequest(BaseModel):
     reward: FiniteNumber
     components: dict[str, FiniteNumber] = Field(default_factory=dict)
     final: bool = True
-    """False: more is to come; the reward may be set again, and counts for nothing until it is final."""
+    """False: the reward is provisional; it can be set again, and does not count until it is final."""
 
 
 class SessionFailureRequest(BaseModel):
@@ -96,40 +98,39 @@ class SessionFailureRequest(BaseModel):
 
 
 class SessionRoutes(BaseRoute):
-    """The routes of a gateway that no config asks for, made with the first request for one: most servers see none."""
+    """The routes of a gateway that no config asks for. They are created on first use: most servers need none."""
 
     def __init__(self, handlers: Mapping[str, Dispatch]) -> None:
         self._handlers = handlers
         self._router: APIRouter | None = None
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Claim every path of the gateway."""
+        """Match every path of the gateway."""
         path = scope.get("path", "")
         is_ours = scope["type"] == "http" and (path == "/sessions" or path.startswith("/sessions/"))
         return (Match.FULL if is_ours else Match.NONE), {}
 
     def url_path_for(self, name: str, /, **path_params: Any) -> NoReturn:
-        """Know no route by name."""
+        """Raise NoMatchFound: the routes have no names."""
         raise NoMatchFound(name, path_params)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the route of the request answer it."""
+        """Pass the request to the gateway's own router."""
         if self._router is None:
             self._router = APIRouter()
             add_session_routes(self._router, SessionGatewayConfig(), self._handlers)
-        # The router of the app has left its own name in the scope.
+        # The scope still holds the app's router.
         await self._router({**scope, "router": self._router}, receive, send)
 
 
 def add_session_routes(
     app: FastAPI | APIRouter, config: SessionGatewayConfig, handlers: Mapping[str, Dispatch]
 ) -> dict[str, Dispatch]:
-    """Give `app` the routes of the gateway; return `handlers` for calls that name their session by its key."""
+    """Add the gateway's routes to `app`; return `handlers` wrapped to accept API keys that name a session."""
     from nemo_gym._training.sessions import KEY_PREFIX, SessionBook, SessionLimits
 
-    limits = SessionLimits(**config.model_dump(exclude={"enabled"}))
-    book = SessionBook(limits)
-    _add_control_routes(app, book)
+    book = SessionBook(SessionLimits(**config.model_dump(exclude={"enabled"})))
+    _ControlRoutes(book).add_to(app)
 
     def by_path(path: str, handler: Dispatch) -> Dispatch:
         async def handle(request: Request) -> Response:
@@ -158,7 +159,7 @@ def add_session_routes(
 async def _answer_in_session(
     book: "SessionBook", session_id: str, path: str, handler: Dispatch, request: Request
 ) -> Response:
-    """Let `handler` answer, and keep the call."""
+    """Let `handler` answer, and record the call."""
     try:
         session, call = book.begin_call(_check_id(session_id), DIALECT_OF_PATH[path])
     except Exception as error:
@@ -176,7 +177,7 @@ async def _answer_in_session(
     finally:
         _CALL.reset(token)
         if call.answer is None:
-            call.error = call.error or "the model has not answered"
+            call.error = call.error or "the model did not answer"
         book.end_call(session, call)
 
 
@@ -186,7 +187,7 @@ def _read_key(request: Request) -> str:
 
 
 def _check_id(session_id: str) -> str:
-    """Return `session_id` if it can stand in a path, else raise ValueError."""
+    """Return `session_id` if it is valid in a path; else raise ValueError."""
     try:
         return check_rollout_id(session_id)
     except ValueError as error:
@@ -194,93 +195,101 @@ def _check_id(session_id: str) -> str:
 
 
 def _refuse(error: Exception) -> Response:
+    """Return the reply for a refusal; raise any other error."""
     from nemo_gym._training.sessions import SessionRefused
 
     if not isinstance(error, SessionRefused | ValueError):
         raise error
     status = error.status if isinstance(error, SessionRefused) else 422
     reply = json_reply(status, {"detail": str(error)})
-    # The clients of OpenAI and Anthropic repeat a 409 unless they are told that it does not help.
+    # The OpenAI and Anthropic clients retry a 409 unless told not to.
     reply.headers["x-should-retry"] = "true" if status == 429 else "false"
     if status == 429:
         reply.headers["retry-after"] = str(_RETRY_AFTER_S)
     return reply
 
 
-def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
-    """Add what trainers and verifiers call. An agent may not: who plays does not decide on the reward."""
-    from nemo_gym._training.session_record import SessionLabels
+def _reply_to_refusals(route: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[Any]]:
+    """Turn the refusals that `route` raises into replies."""
 
-    def answer(request: Request, act: Callable[[], Any]) -> Any:
-        require_run_token(request)
+    @wraps(route)
+    async def handle(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
-            return act()
+            return await route(*args, **kwargs)
         except Exception as error:
             return _refuse(error)
 
-    def tell(session: "GatewaySession") -> Response:
-        return json_reply(200, session.to_json(with_traces=False))
+    return handle
 
-    async def create(request: Request, body: SessionRequest) -> Any:
+
+class _ControlRoutes:
+    """The routes for trainers and verifiers. Agents may not call them: whoever plays does not decide on the reward."""
+
+    def __init__(self, book: "SessionBook") -> None:
+        self._book = book
+
+    def add_to(self, app: FastAPI | APIRouter) -> None:
+        app.post("/sessions")(self.create)
+        app.get("/sessions")(self.list_sessions)
+        app.get("/sessions/{session_id}")(self.fetch)
+        app.delete("/sessions/{session_id}")(self.delete)
+        app.post("/sessions/{session_id}/reward")(self.set_reward)
+        app.post("/sessions/{session_id}/failure")(self.fail)
+
+    @_reply_to_refusals
+    async def create(self, request: Request, body: SessionRequest) -> Any:
         """Open a session."""
+        from nemo_gym._training.session_record import SessionLabels
 
-        def act() -> Response:
-            wanted = None if body.id is None else _check_id(body.id)
-            labels = SessionLabels(body.task_index, body.rollout_index, body.agent, body.metadata)
-            session = book.create(wanted, labels)
-            path = f"/sessions/{session.id}"
-            return json_reply(200, {"id": session.id, "api_key": session.key, "path": path})
+        require_run_token(request)
+        labels = SessionLabels(body.task_index, body.rollout_index, body.agent, body.metadata)
+        session = self._book.create(None if body.id is None else _check_id(body.id), labels)
+        return json_reply(200, {"id": session.id, "api_key": session.key, "path": f"/sessions/{session.id}"})
 
-        return answer(request, act)
-
+    @_reply_to_refusals
     async def list_sessions(
+        self,
         request: Request,
         done: bool | None = None,
         after: Annotated[int, Query(ge=0)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Any:
-        """List sessions, oldest first, from a cursor on."""
+        """List sessions after a cursor, oldest first."""
+        require_run_token(request)
+        found = self._book.list_sessions(done=done, after=after, limit=limit)
+        listed = [session.to_json(with_traces=False) for session in found]
+        cursors = [session.end_number if done else session.number for session in found]
+        return json_reply(200, {"sessions": listed, "next": cursors[-1] if cursors else after})
 
-        def act() -> Response:
-            found = book.list_sessions(done=done, after=after, limit=limit)
-            listed = [session.to_json(with_traces=False) for session in found]
-            cursors = [session.end_number if done else session.number for session in found]
-            return json_reply(200, {"sessions": listed, "next": cursors[-1] if cursors else after})
-
-        return answer(request, act)
-
-    async def fetch(request: Request, session_id: str) -> Any:
+    async def fetch(self, request: Request, session_id: str) -> Any:
         """Return a session: the traces of its calls and, once it has ended, its trainable rollout."""
-        found = answer(request, lambda: book.find(session_id))
-        if isinstance(found, Response):
-            return found
-        # A long session takes a while, and other calls wait meanwhile.
-        told = await in_thread(lambda: json_reply(200, found.to_json(with_traces=True)))
-        found.was_fetched = found.was_fetched or found.status != "open"
-        return told
+        require_run_token(request)
+        try:
+            session = self._book.find(session_id)
+        except Exception as error:
+            return _refuse(error)
+        # In a thread: a long session takes a while, and other calls must not wait for it.
+        reply = await in_thread(lambda: json_reply(200, session.to_json(with_traces=True)))
+        session.was_fetched = session.was_fetched or session.status != "open"
+        return reply
 
-    async def set_reward(request: Request, session_id: str, body: RewardRequest) -> Any:
-        """Score a session, which ends it unless the reward is not final."""
-        return answer(
-            request, lambda: tell(book.set_reward(session_id, body.reward, body.components, final=body.final))
-        )
+    @_reply_to_refusals
+    async def set_reward(self, request: Request, session_id: str, body: RewardRequest) -> Any:
+        """Set the reward of a session; a final reward ends it."""
+        require_run_token(request)
+        session = self._book.set_reward(session_id, body.reward, body.components, final=body.final)
+        return json_reply(200, session.to_json(with_traces=False))
 
-    async def fail(request: Request, session_id: str, body: SessionFailureRequest) -> Any:
+    @_reply_to_refusals
+    async def fail(self, request: Request, session_id: str, body: SessionFailureRequest) -> Any:
         """End a session without a reward."""
-        return answer(request, lambda: tell(book.fail(session_id, body.kind, body.message)))
+        require_run_token(request)
+        session = self._book.fail(session_id, body.kind, body.message)
+        return json_reply(200, session.to_json(with_traces=False))
 
-    async def delete(request: Request, session_id: str) -> Any:
-        """Forget a session."""
-
-        def act() -> Response:
-            book.delete(session_id)
-            return json_reply(200, {"deleted": session_id})
-
-        return answer(request, act)
-
-    app.post("/sessions")(create)
-    app.get("/sessions")(list_sessions)
-    app.get("/sessions/{session_id}")(fetch)
-    app.delete("/sessions/{session_id}")(delete)
-    app.post("/sessions/{session_id}/reward")(set_reward)
-    app.post("/sessions/{session_id}/failure")(fail)
+    @_reply_to_refusals
+    async def delete(self, request: Request, session_id: str) -> Any:
+        """Delete a session."""
+        require_run_token(request)
+        self._book.delete(session_id)
+        return json_reply(200, {"deleted": session_id})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take the pictures of the documentation: play the demo, open the viewer in headless Chromium, keep what it shows.
+"""Take the screenshots for the documentation: run the demo, open the viewer in headless Chromium, save what it shows.
 
     make screenshots
 
-The demo plays a real model with a fixed seed, so that the pictures show what a reader gets. Pictures are cut down to a
-palette of 256 colours: small enough to be committed.
+The demo runs a real model with a fixed seed, so that the screenshots show what a reader gets. They are reduced to 256
+colors, so that they are small enough to commit.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 WORK = ROOT / "results" / "screenshots"
 SIZE = {"width": 1280, "height": 800}
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 READY = "() => document.documentElement.dataset.ngpPlace && !document.documentElement.classList.contains('ngp-busy')"
 PICTURES = {
     "viewer.png": Location(),
@@ -34,13 +34,13 @@ PICTURES = {
 
 
 def main() -> None:
-    """Take every picture."""
+    """Take every screenshot."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=Path, help="show these instead of playing the demo")
-    rollouts = parser.parse_args().rollouts or play_demo()
+    parser.add_argument("--rollouts", type=Path, help="show these instead of running the demo")
+    rollouts = parser.parse_args().rollouts or run_demo()
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
-        sys.exit("screenshots: there is no Chromium.\nhint: apt-get install chromium")
+        sys.exit("screenshots: Chromium is not installed.\nhint: apt-get install chromium")
     IMAGES.mkdir(exist_ok=True)
     with run_viewer(rollouts) as address, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
@@ -50,8 +50,8 @@ def main() -> None:
         chromium.close()
 
 
-def play_demo() -> Path:
-    """Play the demo and return its rollouts file."""
+def run_demo() -> Path:
+    """Run the demo and return its rollouts file."""
     output = WORK / "rollouts.jsonl"
     gym = [sys.executable, "-m", "nemo_gym.cli.main"]
     subprocess.run([*gym, "demo", "--seed", "0", "--output", str(output)], cwd=ROOT, check=True)
@@ -65,24 +65,24 @@ def run_viewer(rollouts: Path) -> Iterator[str]:
     viewer = subprocess.Popen(command, cwd=rollouts.parent, env=os.environ, stdout=subprocess.PIPE, text=True)
     assert viewer.stdout is not None
     try:
-        said = viewer.stdout.readline()
-        if " at http" not in said:
-            raise SystemExit(f"screenshots: `gym view` did not start; it said {said!r}")
-        yield said.split(" at ")[1].strip()
+        line = viewer.stdout.readline()
+        if " at http" not in line:
+            raise SystemExit(f"screenshots: `gym view` did not start; it printed {line!r}")
+        yield line.split(" at ")[1].strip()
     finally:
         viewer.terminate()
         viewer.wait()
 
 
 def take(page: Page, address: str, target: Path) -> None:
-    """Open `address` and keep what it shows in `target`."""
+    """Open `address` and save a screenshot to `target`."""
     page.goto(address)
     page.wait_for_function(READY)
     page.screenshot(path=target, animations="disabled")
     with Image.open(target) as picture:
         picture.convert("RGB").quantize(256).save(target, optimize=True)
-    if target.stat().st_size > MOST_BYTES:
-        raise SystemExit(f"screenshots: {target} has {target.stat().st_size} bytes, more than {MOST_BYTES}")
+    if target.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"screenshots: {target} has {target.stat().st_size} bytes, more than {MAX_BYTES}")
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size} bytes")
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment as it is run: config, rows and the script that makes more of them."""
+"""The environment's config, its rows, and the script that writes more of them."""

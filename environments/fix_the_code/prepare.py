@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the rows of this environment, from the generator of `resources_servers/workspace_tasks`."""
+"""Write the rows of this environment with the generator of `resources_servers/workspace_tasks`."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from environments._splits import main, write_split
 from resources_servers.workspace_tasks.generate_data import EXAMPLE_ROWS, all_rows, rows
 
 VALIDATION_ROWS = 24
-_TRAIN_FROM = EXAMPLE_ROWS + VALIDATION_ROWS
+_TRAIN_START = EXAMPLE_ROWS + VALIDATION_ROWS
 
 SPLITS = {
-    "validation": lambda: all_rows()[EXAMPLE_ROWS:_TRAIN_FROM],
-    "train": lambda: all_rows()[_TRAIN_FROM:],
+    "validation": lambda: all_rows()[EXAMPLE_ROWS:_TRAIN_START],
+    "train": lambda: all_rows()[_TRAIN_START:],
     "example": rows,
 }
 

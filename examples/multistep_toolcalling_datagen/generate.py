@@ -14,19 +14,19 @@ import nemo_gym  # noqa: F401  # makes the servers importable
 from resources_servers.workplace_assistant.generate_data import draw_rows
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write training tasks for workplace_assistant.")
     parser.add_argument("--tasks", type=int, default=1000, help="how many (default: %(default)s)")
     parser.add_argument(
-        "--seed", type=int, default=1, help="another one gives other tasks; 0: those of the environment"
+        "--seed", type=int, default=1, help="a different seed gives different tasks; 0 gives the environment's own"
     )
-    parser.add_argument("--min-calls", type=int, default=1, help="leave out tasks that take fewer tool calls")
+    parser.add_argument("--min-calls", type=int, default=1, help="skip tasks that take fewer tool calls")
     parser.add_argument("--output", type=Path, required=True, help="the JSONL file to write")
-    asked = parser.parse_args(words)
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    rows = (row for row in draw_rows(asked.seed) if len(row["ground_truth"]) >= asked.min_calls)
-    with open(asked.output, "w", encoding="utf-8") as file:
-        for row in islice(rows, asked.tasks):
+    arguments = parser.parse_args(argv)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    rows = (row for row in draw_rows(arguments.seed) if len(row["ground_truth"]) >= arguments.min_calls)
+    with open(arguments.output, "w", encoding="utf-8") as file:
+        for row in islice(rows, arguments.tasks):
             file.write(f"{json.dumps(row)}\n")
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How model-written code is isolated on this machine: what it sees of the system, and which isolation works here.
 
-With bubblewrap it sees a read-only system, has its own PIDs and no network. With `rlimits` it sees the same by the
-kernel's rules (Landlock), and a filter on system calls leaves it no sockets. Where it may write, and what else it may
-see, is up to the caller: `sandbox_workers` for code, `nemo_gym.sandbox` for commands.
+With bubblewrap it sees a read-only system, has its own PIDs and no network. With `rlimits`, kernel rules (Landlock)
+show it the same files, and a system call filter denies it sockets. Where it may write, and what else it may see, is up
+to the caller: `sandbox_workers` for code, `nemo_gym.sandbox` for commands.
 """
 
 import os
@@ -25,7 +25,7 @@ ETC_FILES = (
     "nsswitch.conf",
     "passwd",
 )
-# What tells programs about the machine but not about other processes, where all of /proc and /sys would be visible.
+# Files that describe the machine but not other processes, for use where all of /proc and /sys would be visible.
 MACHINE_FILES = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
 MACHINE_FOLDERS = ("/sys/devices/system/cpu",)
 
@@ -34,7 +34,7 @@ class ChosenIsolation(NamedTuple):
     """The chosen isolation, and why it is not bubblewrap."""
 
     isolation: Isolation | None
-    """None if no wanted isolation works here."""
+    """None if no allowed isolation works here."""
     without_bubblewrap: str = ""
     without_limits: str = ""
 
@@ -42,7 +42,7 @@ class ChosenIsolation(NamedTuple):
 async def choose_isolation(
     wanted: Literal["auto"] | Isolation, bubblewrap: str, find_problem: Callable[[Isolation], Awaitable[str | None]]
 ) -> ChosenIsolation:
-    """Choose bubblewrap if it is wanted and works here, else the kernel's own rules if they do.
+    """Choose bubblewrap if it is allowed and works here, else the kernel's own rules if they work.
 
     `find_problem` tries an isolation and returns why it failed, or None.
     """
@@ -70,7 +70,7 @@ def build_bubblewrap_prefix(
     mounts: Sequence[str],
     folder: str,
 ) -> list[str]:
-    """Return the `bwrap` arguments that go before a command, which then runs in `folder`."""
+    """Return the `bwrap` arguments to put before a command that runs in `folder`."""
     prefix = [executable, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     prefix += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL", *options]
     prefix += ["--ro-bind", "/usr", "/usr"]
@@ -85,7 +85,7 @@ def build_bubblewrap_prefix(
         prefix += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for path in read_only_paths:
         if not Path(path).is_relative_to("/usr"):
-            # The folders above hold nothing else, and every user can pass through them.
+            # The parent folders hold nothing else, and every user can enter them.
             for parent in reversed(Path(path).parents[:-1]):
                 prefix += ["--dir", str(parent)]
             prefix += ["--ro-bind", path, path]

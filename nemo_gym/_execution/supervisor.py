@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one untrusted command under limits and leave no process of it behind. This is a script: see `main`.
+"""Run one untrusted command under limits and leave none of its processes behind. This is a script: see `main`.
 
 It adopts every process that loses its parent (a "child subreaper"), whatever sessions they open or environments they
 clear, so that it can count, measure and kill them all. It starts for every command, so it imports the standard library
@@ -67,13 +67,13 @@ def _become_command(settings: dict[str, Any]) -> None:
         uid, counted, contained = settings["uid"], settings["counted_uid"], settings["contained"]
         file_rules = make_file_rules(contained["readable"], contained["writable"]) if contained else None
         if contained and file_rules is None:
-            raise OSError(errno.ENOSYS, "this kernel has no Landlock, which alone hides files without bubblewrap")
+            raise OSError(errno.ENOSYS, "this kernel has no Landlock, and without bubblewrap nothing else hides files")
         confine(
             uid,
             settings["gid"],
             memory_bytes=settings["memory_bytes"],
-            # The kernel counts all processes of the user: those that exist already are added, and room for those that
-            # other sandboxes start meanwhile. The exact bound is `_watch`'s, who counts only ours.
+            # The kernel counts all processes of the user, so add those that exist already, and room for those that
+            # other sandboxes start meanwhile. `_watch` enforces the exact limit: it counts only ours.
             max_tasks=count_tasks(os.getuid() if counted is None else counted)
             + settings["max_processes"]
             + ROOM_FOR_OTHERS,
@@ -119,7 +119,7 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
                 if _measure_disk(settings["folders"], settings["max_disk_bytes"]) > settings["max_disk_bytes"]:
                     return 137, "disk_limit"
                 took_s += time.monotonic()
-                # A folder with very many files takes a while to look through, and is looked at less often.
+                # Measuring a folder with very many files takes a while, so it is measured less often.
                 next_disk_check = time.monotonic() + max(DISK_CHECK_INTERVAL_S, 20 * took_s)
             next_check = time.monotonic() + CHECK_INTERVAL_S
         woken = signal.sigtimedwait(WAKE_SIGNALS, max(min(next_check, deadline) - time.monotonic(), 0.001))
@@ -128,7 +128,7 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
 
 
 def _measure_disk(folders: list[str], enough: int) -> int:
-    """Return how many bytes the files below `folders` take, or some number above `enough`."""
+    """Return how many bytes the files below `folders` take; stop counting above `enough`."""
     total, todo = 0, list(folders)
     while todo and total <= enough:
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that agents run, installed from npm or PyPI: each set of packages once, in a folder named by its hash.
+"""Install the programs that agents run from npm or PyPI: each set of packages once, in a folder named after its hash.
 
-As with virtual environments, a folder counts only once its mark is there, and whoever builds it holds its lock.
+As with virtual environments, a folder counts only once it is marked complete, and whoever builds it holds its lock.
 """
 
 import hashlib
@@ -24,21 +24,21 @@ _TIMEOUT_S = 1800.0
 
 
 class ProgramInstallError(GymError):
-    """The packages of a program could not be installed."""
+    """A program's packages could not be installed."""
 
 
 @dataclass(frozen=True)
 class InstalledProgram:
-    """Where the programs of some packages are."""
+    """Where the programs of a set of packages are installed."""
 
     script_folders: tuple[Path, ...] = ()
-    """What belongs in front of PATH."""
+    """The folders to put at the front of PATH."""
     folders: tuple[Path, ...] = ()
-    """Everything that they consist of, and nothing else."""
+    """All folders that the programs need, and no others."""
 
 
 def find_program_folder(npm: Sequence[str], pypi: Sequence[str], cache_dir: Path) -> Path:
-    """Return where these packages are, or will be."""
+    """Return the folder where these packages are, or will be, installed."""
     local = [_hash_content(Path(name)) for name in sorted([*npm, *pypi]) if Path(name).exists()]
     parts = {
         "npm": sorted(npm),
@@ -54,40 +54,40 @@ def find_program_folder(npm: Sequence[str], pypi: Sequence[str], cache_dir: Path
 async def install_program(
     npm: Sequence[str], pypi: Sequence[str], cache_dir: Path, on_line: Callable[[str], None]
 ) -> InstalledProgram:
-    """Install the packages unless they are there, and return where their programs are."""
+    """Install the packages unless they are already installed, and return where their programs are."""
     if not npm and not pypi:
         return InstalledProgram()
     folder = find_program_folder(npm, pypi, cache_dir)
     if not has_mark(folder):
         names = ", ".join([*npm, *pypi])
         async with lock_venv(
-            folder, _TIMEOUT_S, lambda: on_line(f"waiting for another process that installs {names}")
+            folder, _TIMEOUT_S, lambda: on_line(f"waiting for another process to install {names}")
         ) as lock:
             if not has_mark(folder):
                 on_line(f"installing {names}")
-                await _build(npm, pypi, folder, lock, on_line)
-    return _describe(npm, pypi, folder)
+                await _install(npm, pypi, folder, lock, on_line)
+    return _locate_programs(npm, pypi, folder)
 
 
-async def _build(
+async def _install(
     npm: Sequence[str], pypi: Sequence[str], folder: Path, lock: int, on_line: Callable[[str], None]
 ) -> None:
-    async def call(*words: str | Path) -> None:
+    async def run(*words: str | Path) -> None:
         await run_tool(words, cwd=folder, timeout_s=_TIMEOUT_S, inherited_fd=lock, on_line=on_line)
 
     await in_thread(discard, folder)
     await in_thread(folder.mkdir, parents=True)
     try:
         if npm:
-            # A folder of this machine is copied: a link to it would lead nowhere in a sandbox.
+            # Copy local packages: a link to one would be broken inside a sandbox.
             options = ["--install-links", "--no-audit", "--no-fund", "--no-update-notifier"]
-            await call(_find_npm(npm), "install", "--prefix", folder, *options, *npm)
+            await run(_find_npm(npm), "install", "--prefix", folder, *options, *npm)
         if pypi:
             uv, venv = find_uv(), folder / "venv"
-            await call(uv, "venv", "--no-project", "--python", sys.executable, venv)
-            # A program cannot write there when it runs, so that it would compile its modules anew each time.
-            await call(uv, "pip", "install", "--compile-bytecode", "--python", python_in(venv), *pypi)
-        # Whoever runs the programs in a sandbox is another user.
+            await run(uv, "venv", "--no-project", "--python", sys.executable, venv)
+            # Programs cannot write to this folder, so they would recompile their modules on every run.
+            await run(uv, "pip", "install", "--compile-bytecode", "--python", python_in(venv), *pypi)
+        # Sandboxed programs run as another user.
         await in_thread(_make_readable, folder)
         mark_complete(folder, {"npm": list(npm), "pypi": list(pypi)})
     except BaseException as error:
@@ -95,13 +95,13 @@ async def _build(
         if isinstance(error, GymError | OSError):
             raise ProgramInstallError(
                 f"{', '.join([*npm, *pypi])} could not be installed.\n{error}\n"
-                "hint: check the names and versions under `install`, and whether the package registry can be reached"
+                "hint: check the names and versions under `install`, and that the package registry is reachable"
             ) from error
         raise
 
 
 def _hash_content(path: Path) -> str:
-    """Return a hash of a package on this machine, a file or a folder."""
+    """Return a hash of a local package, a file or a folder."""
     digest = hashlib.sha256()
     for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
         digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
@@ -112,12 +112,12 @@ def _find_npm(npm: Sequence[str]) -> str:
     found = shutil.which("npm")
     if found is None:
         raise ProgramInstallError(
-            f"{', '.join(npm)} comes from npm, which is not on the PATH.\nhint: install Node.js 20 or newer with npm"
+            f"{', '.join(npm)} needs npm, which is not on the PATH.\nhint: install Node.js 20 or newer with npm"
         )
     return found
 
 
-def _describe(npm: Sequence[str], pypi: Sequence[str], folder: Path) -> InstalledProgram:
+def _locate_programs(npm: Sequence[str], pypi: Sequence[str], folder: Path) -> InstalledProgram:
     scripts, folders = list[Path](), [folder]
     if npm:
         scripts.append(folder / "node_modules" / ".bin")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes: places to run code that nobody has reviewed.
+"""Sandboxes: places to run untrusted code.
 
     async with AsyncSandbox({"docker": {}}, SandboxSpec(image="python:3.12")) as sandbox:
         await sandbox.start()
         result = await sandbox.exec("python -c 'print(6 * 7)'")
 
-The providers docker, apptainer and local are included. Others are added by `register_provider`, or by an entry point of
+The docker, apptainer and local providers are included. Add others with `register_provider`, or with an entry point in
 the group `nemo_gym.sandbox_providers`.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox that servers use, whatever its provider.
+"""The sandbox API that servers use, the same for every provider.
 
-`AsyncSandbox` is for code in an event loop, `Sandbox` for all other code. A command always gives a result, even if the
-sandbox could not run it; anything else that goes wrong with the sandbox raises a `SandboxError`.
+`AsyncSandbox` is for code in an event loop, `Sandbox` for all other code. A command always returns a result, even if
+the sandbox could not run it; any other problem with the sandbox raises a `SandboxError`.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ Result = TypeVar("Result")
 
 
 class AsyncSandbox:
-    """A sandbox: `start` makes it, `stop` or the end of `async with` ends it."""
+    """A sandbox: `start` creates it; `stop`, or leaving `async with`, ends it."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
-        """Take `{name: settings}` or a provider; `stop` closes the provider in either case."""
+        """`provider` is `{name: settings}` or a provider object; `stop` closes it in either case."""
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, Mapping) else provider
         self.spec = spec
         self._handle: SandboxHandle | None = None
@@ -50,14 +50,14 @@ class AsyncSandbox:
 
     @property
     def handle(self) -> SandboxHandle:
-        """The sandbox as its provider knows it."""
+        """The provider's handle for this sandbox."""
         if self._handle is None:
             raise SandboxNotRunningError("the sandbox is not running\nhint: `await sandbox.start()` before using it")
         return self._handle
 
     @property
     def sandbox_id(self) -> str:
-        """The provider's name for this sandbox."""
+        """The provider's id for this sandbox."""
         return self.handle.sandbox_id
 
     @property
@@ -66,11 +66,11 @@ class AsyncSandbox:
         return SandboxPty(self.provider, self.handle, self.spec)
 
     async def start(self, spec: SandboxSpec | None = None) -> Self:
-        """Make the sandbox, from `spec` or the one given before, and upload its files."""
+        """Create the sandbox from `spec`, or from the constructor's, and upload its files."""
         if self._handle is not None:
-            raise SandboxError(f"sandbox {self._handle.sandbox_id!r} is running already")
+            raise SandboxError(f"sandbox {self._handle.sandbox_id!r} is already running")
         if self._stopped:
-            raise SandboxError("the sandbox was stopped and does not start again\nhint: make a new one")
+            raise SandboxError("the sandbox was stopped and cannot be started again\nhint: create a new one")
         wanted = spec if spec is not None else self.spec
         if wanted is None:
             raise SandboxConfigError(
@@ -105,9 +105,9 @@ class AsyncSandbox:
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command, in the spec's `workdir` unless `cwd` says otherwise.
+        """Run a command, in the spec's `workdir` unless `cwd` is given.
 
-        After `timeout_s` it is killed and its `error_type` is "timeout"; "sandbox" means that it could not run at all.
+        After `timeout_s` it is killed and its `error_type` is "timeout"; "sandbox" means it could not run at all.
         """
         folder = cwd if cwd is not None or self.spec is None else self.spec.workdir
         return await self.provider.exec(self.handle, command, cwd=folder, env=env, timeout_s=timeout_s, user=user)
@@ -132,7 +132,7 @@ class AsyncSandbox:
         if self.spec is not None and port not in self.spec.ports:
             raise SandboxConfigError(
                 f"port {port!r} of sandbox {handle.sandbox_id!r} is not declared; declared: {list(self.spec.ports)}\n"
-                f"hint: name it when the sandbox is made, `ports: [{port}]` of the sandbox spec"
+                f"hint: declare it in the sandbox spec: `ports: [{port}]`"
             )
         if not isinstance(self.provider, SupportsSandboxEndpoint):
             raise SandboxUnsupportedError(f"sandbox provider {self.provider.name!r} offers no endpoints")
@@ -159,14 +159,14 @@ class AsyncSandbox:
 
     @classmethod
     async def connect(cls, descriptor: Mapping[str, Any], *, provider: Mapping[str, Any] | SandboxProvider) -> Self:
-        """Connect to the running sandbox that `serialize` described; stopping it ends it for everybody."""
+        """Connect to the running sandbox that `serialize` described; stopping it ends it for everyone."""
         sandbox = cls(provider)
         if not isinstance(sandbox.provider, ConnectableProvider):
             raise SandboxError(f"provider {sandbox.provider.name!r} cannot connect to a running sandbox")
         try:
             sandbox._handle = await _await_if_needed(sandbox.provider.connect(descriptor))
         except BaseException:
-            # Nobody gets the sandbox that would close the provider; the caller's own provider may serve others.
+            # No sandbox is returned to close the provider. One that the caller passed in may serve others.
             if isinstance(provider, Mapping):
                 await sandbox.provider.aclose()
             raise
@@ -182,7 +182,7 @@ class AsyncSandbox:
 
 
 async def _await_if_needed(value: Any) -> Any:
-    """Return `value`, awaited if needed: providers of others may or may not be coroutines here."""
+    """Return `value`, awaited if needed: third-party providers may define these methods without `async`."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -194,7 +194,7 @@ def _write_file(path: Path, content: str | bytes) -> None:
 def _block_on(
     method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate["Sandbox", P], Result]:
-    """Return the method of `Sandbox` that waits for `method`."""
+    """Return a blocking version of `method` for `Sandbox`."""
 
     @functools.wraps(method)
     def wait(self: "Sandbox", /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -204,7 +204,7 @@ def _block_on(
 
 
 class Sandbox:
-    """A sandbox for code outside of any event loop: it runs a loop in a thread of its own."""
+    """A sandbox for synchronous code: it runs an event loop in its own thread."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """See `AsyncSandbox`."""
@@ -218,17 +218,17 @@ class Sandbox:
 
     @property
     def spec(self) -> SandboxSpec | None:
-        """What was asked for."""
+        """The spec of this sandbox."""
         return self._sandbox.spec
 
     @property
     def handle(self) -> SandboxHandle:
-        """The sandbox as its provider knows it."""
+        """The provider's handle for this sandbox."""
         return self._sandbox.handle
 
     @property
     def sandbox_id(self) -> str:
-        """The provider's name for this sandbox."""
+        """The provider's id for this sandbox."""
         return self._sandbox.sandbox_id
 
     def start(self, spec: SandboxSpec | None = None) -> Self:
@@ -279,6 +279,6 @@ class Sandbox:
             )
         if self._loop is None:
             self._loop = LoopThread("nemo-gym-sandbox")
-            # So that a sandbox that nobody stops does not keep its thread forever.
+            # A sandbox that is never stopped must not keep its thread forever.
             weakref.finalize(self, self._loop.close)
         return self._loop.wait(work)

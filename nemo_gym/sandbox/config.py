@@ -20,13 +20,13 @@ ProviderRef = str | Mapping[str, Any]
 def resolve_provider_config(
     provider: ProviderRef, named_configs: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return `{provider name: settings}` for a name in `named_configs`, a provider's name, or such a mapping itself."""
+    """Return `{provider name: settings}` for a name in `named_configs`, a provider's name, or such a mapping."""
     name, settings = read_provider(*_find_block(provider, named_configs), ignored=METADATA_KEYS)
     return {name: settings}
 
 
 def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the metadata (`default_metadata` or `metadata`) beside the provider in its config."""
+    """Return the metadata (`default_metadata` or `metadata`) next to the provider in its config."""
     block, origin = _find_block(provider, named_configs)
     read_provider(block, origin, ignored=METADATA_KEYS)
     metadata: dict[str, Any] = {}
@@ -43,8 +43,8 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
     if isinstance(provider, Mapping):
         return _to_plain(provider), "the sandbox provider config"
     if not isinstance(provider, str) or not provider.strip():
-        mistake = SandboxConfigError if isinstance(provider, str) else SandboxConfigTypeError
-        raise mistake(
+        error_class = SandboxConfigError if isinstance(provider, str) else SandboxConfigTypeError
+        raise error_class(
             f"a sandbox provider is a non-empty string or a mapping with one provider in it, not {provider!r}\n"
             "hint: e.g. `docker`, or `{docker: {create: {network: none}}}`"
         )
@@ -60,7 +60,7 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
         f"{provider!r} is neither a sandbox config nor a sandbox provider."
         f"{suggest(provider, [*map(str, named), *list_providers()])}\n"
         f"sandbox providers: {', '.join(list_providers())}\n"
-        "hint: name one of these, or a block of the config that describes one"
+        "hint: name one of these, or a config block that describes one"
     )
 
 

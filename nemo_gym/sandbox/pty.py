@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals in a sandbox for interactive programs, as `AsyncSandbox.pty` offers them."""
+"""Terminals for interactive programs in a sandbox; `AsyncSandbox.pty` provides them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class SandboxPty:
         rows: int = 24,
         cols: int = 80,
     ) -> SandboxExecResult:
-        """Run a command in a terminal to its end; `stdout` is what the terminal showed."""
+        """Run a command in a terminal until it ends; `stdout` is what the terminal showed."""
         session = await self.create(SandboxPtySpec(command, cwd, env, rows, cols, user))
         flooded = asyncio.Event()
         shown = Capture(DEFAULT_MAX_OUTPUT_BYTES, flooded)

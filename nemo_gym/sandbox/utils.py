@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for image names. Pulling and caching images is left to the engine."""
+"""Rewrite image names. Pulling and caching images is left to the engine."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,14 +7,14 @@ from nemo_gym.sandbox.providers.base import SandboxConfigError
 
 
 def rewrite_image(image: str | None, rules: Iterable[Mapping[str, str]] | None) -> str | None:
-    """Replace the prefix of `image` by the first rule that matches, e.g. with that of a mirror.
+    """Replace the prefix of `image` by the first matching rule, e.g. to use a mirror.
 
-    A rule is `{"from": "docker.io/", "to": "mirror/"}`. Without a match, the image stays as it is.
+    A rule is `{"from": "docker.io/", "to": "mirror/"}`. Without a match, the image is returned unchanged.
     """
     for rule in rules or ():
         if not isinstance(rule, Mapping) or not {"from", "to"} <= set(rule):
             raise SandboxConfigError(
-                f"a rule for images needs `from` and `to`, but this one is {rule!r}\n"
+                f"an image rule needs `from` and `to`, but this one is {rule!r}\n"
                 "hint: e.g. {'from': 'docker.io/', 'to': 'mirror.example/'}"
             )
         if image is not None and image.startswith(rule["from"]):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repositories with a bug, scored by hidden tests in a sandbox."""
+"""Fix a bug in a repository; sandboxed hidden tests score the result."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small repositories with a bug, to be repaired by a program in a workspace or by a model with tools for files.
+"""Small repositories with a bug, to be fixed by a program in a workspace or by a model with file tools.
 
-Rows name a task; the repository, its hidden tests and the right code stay here. `/seed_session` gives the workspace.
-`/verify` takes what has changed in it, puts the changed sources into the original repository, and runs the hidden tests
-in a sandbox: all of them passed is worth 1. Attempts to deceive them are worth 0 and are reported.
+A row names its task; the repository, its hidden tests and the correct code stay here. `/seed_session` returns the
+workspace. `/verify` takes the changes, puts the changed sources into the original repository, and runs the hidden tests
+in a sandbox: the reward is 1 if all of them pass. Attempts to deceive the tests get 0 and are reported.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class WorkspaceTasksResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     tasks_folder: str | None = None
-    """A folder with repositories of one's own; by default those of this server."""
+    """A folder with your own repositories; by default those of this server."""
     num_processes: int = Field(4, ge=1)
     """How many hidden tests run at a time."""
     test_timeout_s: float = Field(10, gt=0)
@@ -48,13 +48,13 @@ class WorkspaceTasksResourcesServerConfig(BaseResourcesServerConfig):
 
 
 class WorkspaceTasksSeedSessionRequest(BaseSeedSessionRequest):
-    """Which task a session is about."""
+    """The task of a session."""
 
     task_id: str
 
 
 class WorkspaceTasksSeedSessionResponse(BaseSeedSessionResponse):
-    """What lies in the workspace at first."""
+    """The initial workspace."""
 
     workspace: dict[str, dict[str, str]]
 
@@ -73,13 +73,13 @@ class WriteFileRequest(BaseModel):
 
 
 class WorkspaceChange(BaseModel):
-    """What a program has made of its workspace."""
+    """What a program changed in its workspace."""
 
     files: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     """New and changed files: text, or `{"base64": ...}`."""
     deleted: list[str] = Field(default_factory=list)
     left_out: list[str] = Field(default_factory=list)
-    """Files that were too large to be handed over."""
+    """Files that were too large to pass on."""
 
 
 class WorkspaceTasksVerifyRequest(BaseVerifyRequest):
@@ -87,27 +87,27 @@ class WorkspaceTasksVerifyRequest(BaseVerifyRequest):
 
     task_id: str
     workspace: WorkspaceChange | None = None
-    """What a program has changed; None: what the tools for files have changed counts."""
+    """A program's changes; None to use the changes made with the file tools."""
 
 
 class WorkspaceTasksVerifyResponse(BaseVerifyResponse):
-    """The reward, and what it rests on."""
+    """The reward, and how it came about."""
 
     task_id: str
     difficulty: str
     tests_passed: int
     tests_total: int
     fraction_passed: float
-    """The share of the hidden tests that have passed: credit for a part, which is not part of the reward."""
+    """The share of hidden tests that passed: partial credit, which does not affect the reward."""
     failed_tests: dict[str, str]
-    """By name of the hidden test: why it failed."""
+    """Why each hidden test failed, by its name."""
     changed_files: list[str]
     tampering: list[str]
     """Attempts to deceive the tests, each as `name: file`."""
 
 
 class WorkspaceTasksResourcesServer(SimpleResourcesServer):
-    """A workspace for each session, three tools for files, and a verifier that runs hidden tests."""
+    """A workspace for each session, three file tools, and a verifier that runs hidden tests."""
 
     REVERIFY_MODE = ReverifyMode.UNSUPPORTED
     MEAN_REWARDS_BY = "difficulty"
@@ -117,7 +117,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
     _pool: CodePool = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Read the tasks, and make sandboxes, of which none is started before there is something to run."""
+        """Load the tasks and create the sandbox pool; no sandbox starts before there is something to run."""
         super().model_post_init(context)
         folder = Path(self.config.tasks_folder or REPOSITORIES).resolve()
         _refuse_if_visible(folder)
@@ -126,7 +126,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         self._pool = CodePool(self.config.num_processes, limits, timeout_s=self.config.test_timeout_s)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the tools; the sandboxes end with it."""
+        """Return the app with the tools; the sandboxes end when it does."""
         app = super().setup_webserver()
         app.post("/list_files")(self.list_files)
         app.post("/read_file")(self.read_file)
@@ -137,7 +137,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
     async def seed_session(
         self, request: Request, body: WorkspaceTasksSeedSessionRequest
     ) -> WorkspaceTasksSeedSessionResponse:
-        """Give the repository as it is with its bug."""
+        """Return the repository with its bug."""
         files = dict(self._get_task(body.task_id).files)
         self._workspaces[request.session[SESSION_ID_KEY]] = files
         return WorkspaceTasksSeedSessionResponse(workspace={"files": dict(files)})
@@ -165,9 +165,9 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         return {"written": len(body.content)}
 
     async def verify(self, request: Request, body: WorkspaceTasksVerifyRequest) -> WorkspaceTasksVerifyResponse:
-        """Give 1 if the hidden tests pass on the original repository with the changed sources, and nobody cheated."""
+        """Return 1 if the hidden tests pass on the original repository with the changed sources, without tampering."""
         task = self._get_task(body.task_id)
-        change = body.workspace or _compare(task.files, self._workspaces.of_request(request))
+        change = body.workspace or _find_changes(task.files, self._workspaces.of_request(request))
         changed = {name: _decode(name, content) for name, content in change.files.items()}
         tampering = await asyncio.to_thread(find_tampering, task.files, changed, change.deleted, change.left_out)
         verdict = await run_hidden_tests(
@@ -190,7 +190,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean reward of every difficulty, and how many rollouts tried to deceive the tests."""
+        """Return the mean reward for each difficulty, and how many rollouts tried to deceive the tests."""
         tampered = sum(bool(rollout.get("tampering")) for rollouts in tasks for rollout in rollouts)
         return {**super().compute_metrics(tasks), "tampered_rollouts": tampered}
 
@@ -199,22 +199,22 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
             raise HTTPException(
                 422,
                 f"there is no task {task_id!r}; there are {len(self._tasks)}, such as {next(iter(self._tasks))!r}.\n"
-                "hint: write the rows anew with generate_data.py, or set `tasks_folder`",
+                "hint: regenerate the rows with generate_data.py, or set `tasks_folder`",
             )
         return self._tasks[task_id]
 
 
 def _refuse_if_visible(folder: Path) -> None:
-    """Raise if every sandbox shows the hidden tests, because they lie with the programs of the system."""
+    """Raise if the hidden tests are in a system folder, which every sandbox can read."""
     for place in (Path("/usr"), Path(sys.base_prefix)):
         if folder.is_relative_to(place.resolve()):
             raise TaskError(
-                f"the hidden tests lie in {str(folder)!r}, and sandboxes show programs all of {str(place)!r}.\n"
+                f"the hidden tests are in {str(folder)!r}, and sandboxes can read all of {str(place)!r}.\n"
                 "hint: install nemo-gym in a virtual environment, or copy the folder elsewhere and set `tasks_folder`"
             )
 
 
-def _compare(original: Mapping[str, str], files: Mapping[str, str]) -> WorkspaceChange:
+def _find_changes(original: Mapping[str, str], files: Mapping[str, str]) -> WorkspaceChange:
     return WorkspaceChange(files={name: text for name, text in files.items() if original.get(name) != text})
 
 
@@ -228,9 +228,8 @@ def _decode(name: str, content: str | dict[str, str]) -> str:
 
 
 def _rebuild(task: Task, changed: dict[str, str], deleted: list[str]) -> dict[str, str]:
-    """Return the original sources with those that were changed; tests and settings stay out."""
-    gone = set(deleted)
-    files = {name: text for name, text in task.files.items() if name not in gone}
+    """Return the original sources with the changed ones in place; tests and settings are left out."""
+    files = {name: text for name, text in task.files.items() if name not in deleted}
     files |= {name: text for name, text in changed.items() if name.endswith(".py") and len(text) <= MAX_SOURCE_CHARS}
     return {name: text for name, text in files.items() if not is_test(name)}
 

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests in `repositories` are part of the tasks: they run where the task is played."""
+"""Do not collect the tests in `repositories`: they are part of the tasks."""
 
 collect_ignore = ["repositories"]

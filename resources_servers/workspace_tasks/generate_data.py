@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the rows of this environment: always the same ones.
+"""Write the rows of this environment, deterministically.
 
-Difficulties take turns, so that the first few rows are a fair sample of all. A row names its task and says what users
-complain about; everything else stays with the server. `solution` is what a model does that knows the right code, and
-`find_flaws` checks that the hidden tests tell the right code from the broken one.
+Difficulties alternate, so that the first few rows are a fair sample. A row names its task and holds the users' bug
+report; everything else stays on the server. `solution` plays a model that knows the correct code, and `find_flaws`
+checks that the hidden tests tell the correct code from the broken one.
 
     python -m resources_servers.workspace_tasks.generate_data [--check]
 """
@@ -37,13 +37,13 @@ CONTENT = {"content": {"type": "string", "description": "All that the file is to
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """Return all rows, the difficulties taking turns."""
+    """Return all rows, with alternating difficulties."""
     draw = random.Random(SEED)
-    kinds = []
+    by_difficulty = []
     for difficulty in DIFFICULTIES:
         tasks = [task for task in load_tasks().values() if task.difficulty == difficulty]
-        kinds.append(draw.sample(tasks, len(tasks)))
-    return [_row(task) for turn in itertools.zip_longest(*kinds) for task in turn if task is not None]
+        by_difficulty.append(draw.sample(tasks, len(tasks)))
+    return [_build_row(task) for turn in itertools.zip_longest(*by_difficulty) for task in turn if task is not None]
 
 
 def rows() -> list[dict[str, Any]]:
@@ -52,20 +52,20 @@ def rows() -> list[dict[str, Any]]:
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
-    """Return the turns of a model that solves `row`: tool calls, then what it says in the end."""
+    """Return the turns of a model that solves `row`: tool calls, then its final message."""
     gold = load_tasks()[row["task_id"]].gold
     written = [("write_file", {"path": name, "content": text}) for name, text in gold.items()]
     return [("list_files", {}), *(("read_file", {"path": name}) for name in gold), *written, "It is repaired."]
 
 
-def _row(task: Task) -> dict[str, Any]:
+def _build_row(task: Task) -> dict[str, Any]:
     return {
         "responses_create_params": {
             "input": [{"role": "user", "content": PROMPT.format(report=task.report.strip())}],
             "tools": [
-                _tool("list_files", "List the files of the repository.", {}),
-                _tool("read_file", "Return what is in a file.", PATH),
-                _tool("write_file", "Write a whole file.", {**PATH, **CONTENT}),
+                _build_tool("list_files", "List the files of the repository.", {}),
+                _build_tool("read_file", "Return what is in a file.", PATH),
+                _build_tool("write_file", "Write a whole file.", {**PATH, **CONTENT}),
             ],
         },
         "task_id": task.id,
@@ -73,7 +73,7 @@ def _row(task: Task) -> dict[str, Any]:
     }
 
 
-def _tool(name: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
+def _build_tool(name: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
     parameters = {
         "type": "object",
         "properties": properties,
@@ -84,7 +84,7 @@ def _tool(name: str, description: str, properties: dict[str, Any]) -> dict[str, 
 
 
 async def find_flaws(tasks: list[Task]) -> list[str]:
-    """Return what is wrong with tasks: hidden tests that pass with the bug, or fail without it."""
+    """Return the flaws of the tasks: hidden tests that all pass with the bug, or fail without it."""
     pool, flaws = CodePool(), list[str]()
     try:
         for task in tasks:
@@ -94,7 +94,7 @@ async def find_flaws(tasks: list[Task]) -> list[str]:
                 if bool(verdict.failed) is must_pass or verdict.tampering:
                     flaws.append(f"{task.id} ({label}): {verdict.failed or 'all pass'} {verdict.tampering}")
                 if not must_pass and not verdict.passed:
-                    flaws.append(f"{task.id} ({label}): not one hidden test passes")
+                    flaws.append(f"{task.id} ({label}): no hidden test passes")
     finally:
         await pool.aclose()
     return flaws

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the hidden tests of a task on what a program has made of the repository.
+"""Run a task's hidden tests on the changed repository.
 
-Each test has two processes of its own in a sandbox: one runs the repository, the other the test, which calls what it
-tests from afar and gets plain values back. The code under test never sees a test, and no answer of it is a verdict.
+Each test has its own two processes in a sandbox: one runs the repository, the other the test, which calls the code
+remotely and gets plain values back. The code under test never sees a test, and cannot decide its outcome.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nemo_gym.code_execution import CodePool, Harness
-from resources_servers.workspace_tasks.tampering import find_ending_tampering
+from resources_servers.workspace_tasks.tampering import find_tampering_in_output
 from resources_servers.workspace_tasks.tasks import HiddenTests
 
-_SHOWN_CHARS = 300
+_MAX_ERROR_CHARS = 300
 _PROGRAM = """
 import os as _os
 for _name, _text in {files!r}.items():
@@ -30,14 +30,14 @@ class Verdict:
 
     passed: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    """By name of the test: why, in one line."""
+    """Why each test failed, by its name."""
     tampering: list[str] = field(default_factory=list)
 
 
 async def run_hidden_tests(
     pool: CodePool, tests: HiddenTests, files: Mapping[str, str], *, timeout_s: float
 ) -> Verdict:
-    """Run every test on the repository that consists of `files`; SandboxLost says nothing about them."""
+    """Run every test on the repository `files`; SandboxLost means that there is no verdict."""
     program = _PROGRAM.format(files=dict(files), imports=tests.imports)
     harness = Harness(tests.source, tests.entry_points, is_apart=True)
     calls = [pool.call(program, name, harness=harness, timeout_s=timeout_s) for name in tests.names]
@@ -46,7 +46,7 @@ async def run_hidden_tests(
         if result.status == "ok":
             verdict.passed.append(name)
         else:
-            verdict.failed[name] = result.error[:_SHOWN_CHARS]
-        verdict.tampering += find_ending_tampering(f"{result.stdout}\n{result.stderr}")
+            verdict.failed[name] = result.error[:_MAX_ERROR_CHARS]
+        verdict.tampering += find_tampering_in_output(f"{result.stdout}\n{result.stderr}")
     verdict.tampering = list(dict.fromkeys(verdict.tampering))
     return verdict

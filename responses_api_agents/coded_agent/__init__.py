@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of agents that are written in Python, with the client or the framework of their author's choice."""
+"""The base class for agents written in Python, with any client or framework."""
 
 from responses_api_agents.coded_agent.base import CodedAgent, CodedAgentConfig, CodedAgentVerifyResponse
 from responses_api_agents.coded_agent.rollout import AgentRollout

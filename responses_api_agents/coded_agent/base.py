@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of agents that are written in Python: the author writes `play`, with whatever client or framework.
+"""The base class for agents written in Python: override `play`, with any client or framework.
 
     class MyAgent(CodedAgent):
         async def play(self, task, rollout):
             answer = await rollout.openai().chat.completions.create(**rollout.chat_params)
             return answer.choices[0].message.content
 
-Every rollout has a base URL of its own at the model server, where its calls are recorded in any dialect; the response
-of the rollout is written from them. The resources server begins the session, runs the tools and scores the response.
+Every rollout has its own base URL at the model server, which records its calls in any dialect; the rollout's response
+is built from them. The resources server starts the session, runs the tools and scores the response.
 """
 
 import inspect
@@ -57,47 +57,47 @@ _TRACEBACK_CHARACTERS = 3000
 
 
 class CodedAgentConfig(ModelAgentConfig):
-    """Config of an agent that is written in Python."""
+    """Config of an agent written in Python."""
 
     rollout_timeout_s: float = Field(default=3600.0, gt=0)
-    """A rollout that takes longer has failed."""
+    """A rollout that takes longer fails."""
     tool_errors: ToolErrors = "report"
     """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
     run_once: bool = True
-    """One for all workers of a run: the URL that an agent is given is that of the model server beside it."""
+    """One server for all workers of a run: the agent calls the model server next to it."""
 
 
 class CodedAgentVerifyResponse(SimpleAgentVerifyResponse):
     """A played rollout."""
 
     model_calls: int
-    """How many calls the model has answered."""
+    """How many calls the model answered."""
     branches: list[dict[str, Any]]
-    """Calls beside the main line: other agents, small models, what came before a history was rewritten."""
+    """Calls outside the main line: other agents, small models, anything before a history was rewritten."""
 
 
 class CodedAgent(EnvironmentAgent):
-    """An agent whose rollouts are played by Python code: override `play`."""
+    """An agent whose `play` method plays a rollout."""
 
     config: CodedAgentConfig
 
     @abstractmethod
     async def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
-        """Play one rollout of `task`, a row, with the model and the tools of `rollout`.
+        """Play one rollout of `task`, a dataset row, with the model and the tools of `rollout`.
 
-        Return the answer if it is something else than what the model said last, such as the argument of a final call.
-        What raises here is the rollout's failure; what a model does wrong is no error and is scored. A `play` that is
-        no coroutine function may block: it runs in a thread of its own.
+        Return the answer if it is not the model's last message, such as the argument of a final tool call. An exception
+        fails the rollout, so do not raise for the model's mistakes: they are scored. A `play` that is not a coroutine
+        function may block: it runs in its own thread.
         """
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        """Refuse: an agent's code is given a task."""
+        """Refuse: `play` needs a task."""
         raise HTTPException(
-            501, f"agent {self.config.name!r} plays whole rollouts only.\nhint: post a row of its dataset to /run"
+            501, f"agent {self.config.name!r} only plays whole rollouts.\nhint: post a row of its dataset to /run"
         )
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> CodedAgentVerifyResponse:  # type: ignore[override]
-        """Play one rollout: seed the session, let the code play, have the response verified."""
+        """Play one rollout: seed the session, call `play`, and have the response verified."""
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
         seeded = await self._seed_session(task, cookies)
@@ -113,7 +113,7 @@ class CodedAgent(EnvironmentAgent):
             traces = await recording.fetch_traces()
         calls = read_calls(traces)
         if rollout.failure is not None and not isinstance(rollout.failure, RolloutFailure):
-            raise rollout.failure  # the resources server could not be asked
+            raise rollout.failure  # the resources server could not be reached
         row = _build_row(body.responses_create_params, calls, answer)
         if failure := self._find_failure(rollout.failure or error, calls, traces):
             routing = {NG_FAILURE_CLASS_KEY: failure.kind, FAILURE_MESSAGE_KEY: failure.message}
@@ -127,14 +127,12 @@ class CodedAgent(EnvironmentAgent):
     ) -> AgentRollout:
         server, params = self.config.resources_server.name, body.responses_create_params
         toolbox = Toolbox(self.server_client, server, params.tools, cookies, tool_errors=self.config.tool_errors)
-        offered = seeded.get(NEMO_GYM_MCP_METADATA_KEY)
-        if not offered:
+        mcp = seeded.get(NEMO_GYM_MCP_METADATA_KEY)
+        if not mcp:
             return AgentRollout(params, model, toolbox)
-        known: Any = self._global_settings()
-        address = self.server_client._build_server_base_url(get_first_server_config_dict(known, server))
-        return AgentRollout(
-            params, model, toolbox, mcp_url=f"{address}{offered['url_path']}", mcp_headers=offered["headers"]
-        )
+        settings: Any = self._global_settings()
+        address = self.server_client._build_server_base_url(get_first_server_config_dict(settings, server))
+        return AgentRollout(params, model, toolbox, mcp_url=f"{address}{mcp['url_path']}", mcp_headers=mcp["headers"])
 
     async def _play_in_time(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
         is_async = inspect.iscoroutinefunction(self.play)
@@ -144,8 +142,8 @@ class CodedAgent(EnvironmentAgent):
             return answer
         raise RolloutFailure(
             "agent",
-            f"`play` of {self.config.name!r} returned {type(answer).__name__}, which is no answer.\n"
-            "hint: return a text, or None if the model's last message is the answer",
+            f"`play` of {self.config.name!r} returned {type(answer).__name__}, which is not an answer.\n"
+            "hint: return a string, or None if the model's last message is the answer",
         )
 
     def _find_failure(
@@ -153,32 +151,32 @@ class CodedAgent(EnvironmentAgent):
     ) -> RolloutFailure | None:
         """Return why the rollout has no reward; None if there is something to verify.
 
-        A model that could not be asked is not the agent's fault, whatever its code made of that.
+        A failing model is not the agent's fault, whatever its code made of that.
         """
         if error is None and calls and traces[-1]["error"] is None:
             return None
         if error is None:
             error = RolloutFailure(
                 "no_model_call",
-                f"the code of {self.config.name!r} returned, but no call of it reached the model.\n"
-                "hint: its client must use `rollout.base_url`; it may have read another one from its settings",
+                f"`play` of {self.config.name!r} returned, but none of its calls reached the model.\n"
+                "hint: its client must use `rollout.base_url`; it may have read another URL from its own settings",
             )
         found = blame_model(error, traces)
         if isinstance(found, RolloutFailure):
             return found
-        told = "".join(traceback.format_exception(found))[-_TRACEBACK_CHARACTERS:]
-        return RolloutFailure("agent", f"the code of {self.config.name!r} raised an error:\n{told}")
+        trace = "".join(traceback.format_exception(found))[-_TRACEBACK_CHARACTERS:]
+        return RolloutFailure("agent", f"`play` of {self.config.name!r} raised an error:\n{trace}")
 
 
 def _build_row(
     params: NeMoGymResponseCreateParamsNonStreaming, calls: Sequence[RecordedCall], answer: str | None
 ) -> dict[str, Any]:
-    """Return what the agent has to say of a rollout, whatever the verifier returns."""
+    """Return the fields of the row that the agent sets, whatever the verifier returns."""
     if calls:
         given, response = write_response(calls)
         params = fill_prompt(params, given)
     else:
-        response = make_empty_response("the agent has asked its model nothing")
+        response = make_empty_response("the agent made no model call")
     return {
         "responses_create_params": params,
         "response": _add_answer(response, answer),
@@ -188,7 +186,7 @@ def _build_row(
 
 
 def _add_answer(response: NeMoGymResponse, answer: str | None) -> NeMoGymResponse:
-    """Return the response with `answer` as its last message, unless the model has just said so itself."""
+    """Return the response with `answer` as its last message, unless the model's last message already says it."""
     last = response.output[-1] if response.output else None
     if answer is None or (last is not None and last.type == "message" and last_assistant_text(response) == answer):
         return response

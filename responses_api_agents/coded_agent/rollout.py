@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent in Python is given to play one rollout: its model, and the tools of its world."""
+"""What an agent's `play` gets for one rollout: the model, and the tools of the environment."""
 
 import asyncio
 import importlib
@@ -28,11 +28,11 @@ LOG = logging.getLogger(__name__)
 
 _CONVERTER = ResponsesConverter(return_token_id_information=False)
 _CLOSE_TIMEOUT_S = 5.0
-_INSTRUCTING = ("system", "developer")
+_INSTRUCTION_ROLES = ("system", "developer")
 
 
 class AgentRollout:
-    """One rollout, as the code that plays it sees it."""
+    """One rollout, as `play` sees it."""
 
     def __init__(
         self,
@@ -45,18 +45,18 @@ class AgentRollout:
     ) -> None:
         self._params, self._toolbox = params, toolbox
         self.base_url = model.base_url
-        """Where the model of this rollout answers Chat Completions and Responses; ends with `/v1`."""
+        """The URL for Chat Completions and Responses in this rollout; ends with `/v1`."""
         self.root_url = model.base_url.removesuffix("/v1")
-        """The same without `/v1`, for clients of Anthropic's Messages."""
+        """The same without `/v1`, for Anthropic's Messages."""
         self.api_key = model.api_key
         self.model = model.model
-        """The name to ask for; the model server serves its own model whatever the name is."""
+        """The model name to send; the model server serves its own model whatever the name."""
         self.mcp_url = mcp_url
-        """The tools over MCP, in the session of this rollout; None if the resources server does not offer that."""
+        """The tools over MCP, in this rollout's session; None if the resources server does not offer them."""
         self.mcp_headers = dict(mcp_headers or {})
-        """What calls of `mcp_url` have to send."""
+        """Headers that calls to `mcp_url` must send."""
         self.failure: Exception | None = None
-        """What a tool call ended in that the model is not to blame for; a framework may have made a text of it."""
+        """The error of a tool call that was not the model's fault; a framework may have caught it."""
         self._loop = asyncio.get_running_loop()
         self._clients: list[Any] = []
         self._is_over = False
@@ -69,8 +69,8 @@ class AgentRollout:
     @property
     def chat_params(self) -> dict[str, Any]:
         """The task as arguments of `client.chat.completions.create`: model, messages, tools and sampling settings."""
-        asked = _CONVERTER.responses_to_chat_completion_create_params(self._params)
-        return {**asked.model_dump(mode="json", exclude_unset=True), "model": self.model}
+        params = _CONVERTER.responses_to_chat_completion_create_params(self._params)
+        return {**params.model_dump(mode="json", exclude_unset=True), "model": self.model}
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -80,34 +80,34 @@ class AgentRollout:
 
     @property
     def instructions(self) -> str:
-        """The text of the system's and the developer's messages."""
-        return _join_texts(message for message in self.messages if message["role"] in _INSTRUCTING)
+        """The text of the system and developer messages."""
+        return _join_texts(message for message in self.messages if message["role"] in _INSTRUCTION_ROLES)
 
     @property
     def prompt(self) -> str:
-        """The text of all other messages, for frameworks whose task is one text."""
-        return _join_texts(message for message in self.messages if message["role"] not in _INSTRUCTING)
+        """The text of all other messages, for frameworks that take the task as one string."""
+        return _join_texts(message for message in self.messages if message["role"] not in _INSTRUCTION_ROLES)
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """Those of `temperature`, `top_p` and `max_tokens` that the task or the run sets."""
+        """The `temperature`, `top_p` and `max_tokens` that the task or the run sets, if any."""
         return read_sampling({"responses_create_params": self._params.model_dump(exclude_unset=True)})
 
     def openai(self, **options: Any) -> "AsyncOpenAI":
-        """Return a client of OpenAI's package for this rollout, which is closed when the rollout is over."""
+        """Return an `openai` client for this rollout; it is closed when the rollout ends."""
         client: AsyncOpenAI = self._open_client("openai", "AsyncOpenAI", self.base_url, options)
         return client
 
     def anthropic(self, **options: Any) -> "AsyncAnthropic":
-        """Return a client of Anthropic's package for this rollout, which is closed when the rollout is over."""
+        """Return an `anthropic` client for this rollout; it is closed when the rollout ends."""
         client: AsyncAnthropic = self._open_client("anthropic", "AsyncAnthropic", self.root_url, options)
         return client
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
-        """Call a tool of the resources server in the session of this rollout; return what the model is to be told.
+        """Call a tool of the resources server in this rollout's session; return the text for the model.
 
-        What the model did wrong is told in the text, as is a tool's error. What is not its doing raises, and the
-        rollout has failed, even if that is caught.
+        The text describes the model's mistakes and the tool's errors. Any other problem raises and fails the rollout,
+        even if the exception is caught.
         """
         call = self._call_tool(name, arguments)
         if asyncio.get_running_loop() is self._loop:
@@ -115,28 +115,28 @@ class AgentRollout:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
 
     def call_tool_sync(self, name: str, arguments: Mapping[str, Any] | str) -> str:
-        """Do what `call_tool` does, and wait for it: for a `play` that is no coroutine."""
+        """Call a tool and wait for it, as `call_tool` does: for a `play` that is not a coroutine function."""
         if asyncio._get_running_loop() is self._loop:
-            raise TypeError("call_tool_sync would wait for itself here.\nhint: `await rollout.call_tool(...)`")
+            raise TypeError("call_tool_sync would deadlock here.\nhint: `await rollout.call_tool(...)`")
         return asyncio.run_coroutine_threadsafe(self._call_tool(name, arguments), self._loop).result()
 
     async def close(self) -> None:
-        """Refuse further tool calls, and close the clients."""
+        """Refuse further tool calls and close the clients."""
         self._is_over = True
         for client in self._clients:
             try:
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await client.close()
             except Exception as error:
-                LOG.warning("a client of a rollout was not closed: %s", error)
+                LOG.warning("cannot close a client of a rollout: %s", error)
 
     def note_crashes_on(self, response: NeMoGymResponse) -> None:
-        """Let `response` say which tools crashed."""
+        """Record on `response` which tools crashed."""
         self._toolbox.note_crashes_on(response)
 
     async def _call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
         if self._is_over:
-            raise RolloutFailure("agent", f"the tool {name!r} was called after the end of the rollout")
+            raise RolloutFailure("agent", f"the tool {name!r} was called after the rollout had ended")
         text = arguments if isinstance(arguments, str) else orjson.dumps(dict(arguments)).decode()
         call = NeMoGymResponseFunctionToolCall(name=name, arguments=text, call_id=name)
         try:
@@ -151,15 +151,15 @@ class AgentRollout:
             library = importlib.import_module(package)
         except ImportError as error:
             raise RolloutFailure(
-                "agent", f"the package {package!r} is not here: {error}\nhint: add it to the agent's requirements.txt"
+                "agent", f"the package {package!r} is missing: {error}\nhint: add it to the agent's requirements.txt"
             ) from error
-        given = {"base_url": base_url, "api_key": self.api_key, "max_retries": 0, **options}
-        if "http_client" not in given:
-            # The model server is another part of this run: no proxy stands between, and plain HTTP needs no
-            # certificates, which take a client 80 ms to load.
+        settings = {"base_url": base_url, "api_key": self.api_key, "max_retries": 0, **options}
+        if "http_client" not in settings:
+            # The model server is part of this run: no proxy is needed, and plain HTTP needs no certificates, which
+            # take a client 80 ms to load.
             is_plain = base_url.startswith("http:")
-            given["http_client"] = library.DefaultAsyncHttpxClient(trust_env=False, verify=not is_plain)
-        client = getattr(library, name)(**given)
+            settings["http_client"] = library.DefaultAsyncHttpxClient(trust_env=False, verify=not is_plain)
+        client = getattr(library, name)(**settings)
         self._clients.append(client)
         return client
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph of LangGraph: a model node and a node for the tools of a resources server, over Chat Completions."""
+"""A LangGraph graph with a model node and a node for the resources server's tools, over Chat Completions."""
 
 from contextlib import suppress
 from typing import Any
@@ -19,7 +19,7 @@ class LangGraphAgentConfig(CodedAgentConfig):
     """Config of the agent."""
 
     recursion_limit: int = Field(default=100, ge=1)
-    """Most steps of the graph, two for each turn with tools; what the model has said by then is scored."""
+    """The maximum number of graph steps, two per turn with tools; after that, what the model has said is scored."""
 
 
 class LangGraphAgent(CodedAgent):
@@ -28,7 +28,7 @@ class LangGraphAgent(CodedAgent):
     config: LangGraphAgentConfig
 
     async def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
-        """Run the graph until the model calls no tool any more. It sends its traces nowhere."""
+        """Run the graph until the model calls no more tools, with tracing off."""
         tools = [make_tool(tool, rollout) for tool in rollout.tools]
         chat = ChatOpenAI(
             model=rollout.model,
@@ -49,14 +49,14 @@ class LangGraphAgent(CodedAgent):
         graph.add_conditional_edges("model", tools_condition)
         graph.add_edge("tools", "model")
         limit = {"recursion_limit": self.config.recursion_limit}
-        # A model that does not come to an end is scored by what it has said.
+        # A model that reaches the limit is scored by what it has said.
         with tracing_context(enabled=False), suppress(GraphRecursionError):
             await graph.compile().ainvoke({"messages": rollout.messages}, limit)
         return None
 
 
 def make_tool(tool: dict[str, Any], rollout: AgentRollout) -> StructuredTool:
-    """Return a tool of the task in the form of LangChain."""
+    """Return a tool of the task as a LangChain tool."""
 
     async def call(**arguments: Any) -> str:
         return await rollout.call_tool(tool["name"], arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent of the OpenAI Agents SDK, with the tools of a resources server, over Responses."""
+"""An OpenAI Agents SDK agent with the tools of a resources server, over Responses."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class OpenAIAgentsSDKAgentConfig(CodedAgentConfig):
     """Config of the agent."""
 
     max_turns: int = Field(default=50, ge=1)
-    """Most turns of the SDK; what the model has said by then is scored."""
+    """The maximum number of SDK turns; after that, what the model has said is scored."""
 
 
 class OpenAIAgentsSDKAgent(CodedAgent):
@@ -23,25 +23,25 @@ class OpenAIAgentsSDKAgent(CodedAgent):
     config: OpenAIAgentsSDKAgentConfig
 
     async def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
-        """Let the SDK's runner play. It sends its traces nowhere."""
+        """Let the SDK's runner play, with tracing off."""
         agent = Agent(
             name=self.config.name,
             model=OpenAIResponsesModel(rollout.model, rollout.openai()),
             model_settings=ModelSettings(**rollout.sampling),
             tools=[make_tool(tool, rollout) for tool in rollout.tools],
         )
-        asked = task["responses_create_params"]["input"]
+        given = task["responses_create_params"]["input"]
         try:
             result = await Runner.run(
-                agent, asked, max_turns=self.config.max_turns, run_config=RunConfig(tracing_disabled=True)
+                agent, given, max_turns=self.config.max_turns, run_config=RunConfig(tracing_disabled=True)
             )
         except (MaxTurnsExceeded, ModelBehaviorError):
-            return None  # the model's doing, which is scored
+            return None  # the model's mistake, which is scored
         return str(result.final_output)
 
 
 def make_tool(tool: dict[str, Any], rollout: AgentRollout) -> FunctionTool:
-    """Return a tool of the task in the form of the SDK."""
+    """Return a tool of the task as an SDK tool."""
 
     async def call(context: Any, arguments: str) -> str:
         return await rollout.call_tool(tool["name"], arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent with nothing but the client of OpenAI's package: ask the model, run the tools that it calls, ask again."""
+"""An agent that uses only the OpenAI client: ask the model, run the tools it calls, ask again."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ class OpenAIClientAgentConfig(CodedAgentConfig):
     """Config of the agent."""
 
     max_turns: int = Field(default=50, ge=1)
-    """Most calls of the model; what it has said by then is scored."""
+    """The maximum number of model calls; after that, what the model has said is scored."""
 
 
 class OpenAIClientAgent(CodedAgent):
-    """Plays with `openai` alone, over Chat Completions."""
+    """Plays with only `openai`, over Chat Completions."""
 
     config: OpenAIClientAgentConfig
 
     async def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
-        """Take turns until the model calls no tool any more."""
-        client, asked = rollout.openai(), rollout.chat_params
+        """Take turns until the model calls no more tools."""
+        client, params = rollout.openai(), rollout.chat_params
         for _ in range(self.config.max_turns):
-            said = (await client.chat.completions.create(**asked)).choices[0].message
-            asked["messages"].append(said.model_dump(exclude_none=True))
-            if not said.tool_calls:
+            message = (await client.chat.completions.create(**params)).choices[0].message
+            params["messages"].append(message.model_dump(exclude_none=True))
+            if not message.tool_calls:
                 break
-            for call in said.tool_calls:
-                told = await rollout.call_tool(call.function.name, call.function.arguments)
-                asked["messages"].append({"role": "tool", "tool_call_id": call.id, "content": told})
+            for call in message.tool_calls:
+                output = await rollout.call_tool(call.function.name, call.function.arguments)
+                params["messages"].append({"role": "tool", "tool_call_id": call.id, "content": output})
         return None
 
 

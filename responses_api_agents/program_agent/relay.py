@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside a sandbox: carry connections from a loopback port to a socket file while a program runs. This is a script.
+"""Inside a sandbox: forward connections from a loopback port to a socket file while a program runs. This is a script.
 
     python relay.py PORT SOCKET COMMAND...
 
-It ends with the program, and with its exit code. It uses few modules of the standard library, so that it starts at once
+It ends with the program and returns its exit code. It imports little of the standard library, so that it starts fast
 and stays small.
 """
 
@@ -32,18 +32,18 @@ def main(port: int, path: str, command: list[str]) -> int:
 
 def _accept(listener: socket.socket, path: str) -> None:
     while True:
-        near, _ = listener.accept()
-        far = socket.socket(socket.AF_UNIX)
+        inner, _ = listener.accept()
+        outer = socket.socket(socket.AF_UNIX)
         try:
-            far.connect(path)
+            outer.connect(path)
         except OSError:
-            near.close()
+            inner.close()
             continue
-        for source, target in ((near, far), (far, near)):
-            threading.Thread(target=_carry, args=(source, target), daemon=True).start()
+        for source, target in ((inner, outer), (outer, inner)):
+            threading.Thread(target=_forward, args=(source, target), daemon=True).start()
 
 
-def _carry(source: socket.socket, target: socket.socket) -> None:
+def _forward(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK_BYTES):
             target.sendall(data)

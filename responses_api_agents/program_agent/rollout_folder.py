@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of one rollout on our side. It is removed at the end, and by the next run if its owner was killed.
+"""The folder of one rollout, outside its sandbox. It is removed at the end, or by the next run if its owner was killed.
 
-Its owner holds a lock on it, which ends with the process whatever ends that.
+The owner holds a lock on it, which is released however the process ends.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ _LOCK = "lock"
 
 @dataclass(frozen=True)
 class RolloutFolder:
-    """Where things of a rollout lie."""
+    """The paths of a rollout's files."""
 
     private: Path
-    """What only we can reach: copies of the workspace, the socket of the gateway."""
+    """Files that only we can access: copies of the workspace, the gateway's socket."""
     sandboxes: Path
-    """Where its sandbox is made."""
+    """Where the sandbox is created."""
 
 
 @asynccontextmanager
 async def make_rollout_folder() -> AsyncIterator[RolloutFolder]:
-    """Make the folder of a rollout, for as long as the context lasts."""
-    folder, lock = await asyncio.to_thread(_make_locked)
+    """Create the folder of a rollout; remove it when the context ends."""
+    folder, lock = await asyncio.to_thread(_make_locked_folder)
     try:
         yield RolloutFolder(folder / "private", folder / "sandboxes")
     finally:
@@ -42,8 +42,8 @@ async def make_rollout_folder() -> AsyncIterator[RolloutFolder]:
             os.close(lock)
 
 
-def remove_left_folders() -> None:
-    """Remove the folders of processes that are gone."""
+def remove_stale_folders() -> None:
+    """Remove the folders of processes that no longer exist."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid != os.geteuid():
@@ -56,15 +56,15 @@ def remove_left_folders() -> None:
                 os.close(lock)
 
 
-def _make_locked() -> tuple[Path, int]:
+def _make_locked_folder() -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.fstat(lock).st_nlink:  # else somebody cleaned up just before it was locked
+        if os.fstat(lock).st_nlink:  # else another process removed it just before it was locked
             break
         os.close(lock)
-    # The user of a sandbox must be able to pass through, but not to look around.
+    # The sandbox's user may enter the folder, but not list it.
     folder.chmod(0o711)
     (folder / "sandboxes").mkdir(mode=0o711)
     (folder / "private").mkdir(mode=0o700)
@@ -72,7 +72,7 @@ def _make_locked() -> tuple[Path, int]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder in which a program may have locked us out of some."""
+    """Remove a folder, even if a program took away our rights to some of its subfolders."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         for place, _, _ in os.walk(folder, onerror=lambda error: os.chmod(error.filename, 0o700)):

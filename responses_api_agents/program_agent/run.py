@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a program: its sandbox, its files and variables, how it ended, and what it has left behind."""
+"""One run of a program: its sandbox, its files and variables, how it ended, and what it left behind."""
 
 import asyncio
 import contextlib
@@ -36,25 +36,25 @@ _PYTHON = os.path.realpath(sys.executable)
 _RELAY_INSIDE = "/tmp/.relay.py"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _TASK_FILE = "task.txt"
-_MOST_BYTES_OF_A_WORD = 32 * 4096  # of Linux, on every machine with pages of 4 KiB
+_MAX_ARGUMENT_BYTES = 32 * 4096  # Linux's limit for one argument, with pages of 4 KiB
 _PRINTED_CHARACTERS = 4000
 _ARTIFACT_CHARACTERS = 1_000_000
-_MARGIN_S = 600.0
+_TTL_MARGIN_S = 600.0
 _BUDGET_GRACE_S = 5.0
-_NOT_FOUND = (126, 127)
-_ENDINGS_OF_PROGRAMS = ("program_failed", "time_limit")
-_CAUSES = {
-    "timeout": ("time_limit", "it was still running after {time:g} s", "`time_limit_s` allows more"),
-    "oom": ("memory_limit", "its processes needed more than {memory} MiB", "`memory_mib` allows more"),
-    "process_limit": ("process_limit", "it had more than {processes} processes", "`max_processes` allows more"),
-    "disk_limit": ("disk_limit", "it wrote more than {disk} MiB", "`max_disk_mib` allows more"),
-    "output_limit": ("output_limit", "it printed far more than {output} bytes", "`max_output_bytes` allows more"),
+_NOT_RUN_CODES = (126, 127)
+_PROGRAM_FAULTS = ("program_failed", "time_limit")
+_LIMIT_FAILURES = {
+    "timeout": ("time_limit", "it was still running after {time:g} s", "raise `time_limit_s`"),
+    "oom": ("memory_limit", "its processes needed more than {memory} MiB", "raise `memory_mib`"),
+    "process_limit": ("process_limit", "it had more than {processes} processes", "raise `max_processes`"),
+    "disk_limit": ("disk_limit", "it wrote more than {disk} MiB", "raise `max_disk_mib`"),
+    "output_limit": ("output_limit", "it printed far more than {output} bytes", "raise `max_output_bytes`"),
 }
 
 
 @dataclass(frozen=True)
 class ProgramFailure:
-    """Why a rollout of a program has no reward."""
+    """Why a program's rollout has no reward."""
 
     name: str
     """`program_missing`, `install_failed`, `program_failed`, `time_limit`, `out_of_budget`, `model_endpoint`, …"""
@@ -63,7 +63,7 @@ class ProgramFailure:
 
 @dataclass(frozen=True)
 class ProgramSettings:
-    """How a program is run for a task."""
+    """How to run a program for a task."""
 
     config: ProgramAgentConfig
     installed: InstalledProgram
@@ -71,16 +71,16 @@ class ProgramSettings:
     files: Mapping[str, str]
 
     @classmethod
-    def of(cls, config: ProgramAgentConfig, installed: InstalledProgram, *, has_tools: bool) -> "ProgramSettings":
-        """Return the settings of a task with tools, or of one without."""
-        more = config.args_with_tools if has_tools else []
+    def for_task(cls, config: ProgramAgentConfig, installed: InstalledProgram, *, has_tools: bool) -> "ProgramSettings":
+        """Return the settings for a task with or without tools."""
+        extra = config.args_with_tools if has_tools else []
         files = {**config.files, **config.files_with_tools} if has_tools else config.files
-        words = config.command
-        end = words.index("--") if "--" in words else len(words)
-        return cls(config, installed, (*words[:end], *more, *words[end:]), files)
+        command = config.command
+        end = command.index("--") if "--" in command else len(command)
+        return cls(config, installed, (*command[:end], *extra, *command[end:]), files)
 
     def build_provider(self, base_dir: Path) -> dict[str, Any]:
-        """Return the provider of its sandbox, which is made in `base_dir`."""
+        """Return the provider config of its sandbox, which is created in `base_dir`."""
         config = self.config
         visible = [*config.read_only_paths, *map(str, self.installed.folders), sys.base_prefix]
         return {
@@ -98,11 +98,11 @@ class ProgramSettings:
 
 
 @dataclass
-class PlayedProgram:
-    """What came of a run."""
+class ProgramOutcome:
+    """How a run ended, and what it left."""
 
     failure: ProgramFailure | None = None
-    """Why the program did not run to its end."""
+    """Why the program did not end well, if so."""
     exit_code: int | None = None
     seconds: float = 0.0
     stdout: str = ""
@@ -111,7 +111,7 @@ class PlayedProgram:
     artifacts: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        """Return what the row keeps of it."""
+        """Return the `program` field of the row."""
         return {
             "exit_code": self.exit_code,
             "seconds": round(self.seconds, 3),
@@ -122,47 +122,50 @@ class PlayedProgram:
 
 async def run_program(
     program: ProgramSettings, gateway: RolloutGateway, before: Path, folder: RolloutFolder, *, prompt: str, model: str
-) -> PlayedProgram:
-    """Run the program on a copy of the workspace `before`."""
-    config, played = program.config, PlayedProgram()
-    is_lent = config.network == "model" and config.isolation != "none"
+) -> ProgramOutcome:
+    """Run the program in a copy of the workspace `before`."""
+    config, outcome = program.config, ProgramOutcome()
+    uses_socket = config.network == "model" and config.isolation != "none"
     socket = folder.private / "gateway.sock"
-    options = {"sockets": {SOCKET: str(socket)}} if is_lent else {"network": True}
-    spec = SandboxSpec(workdir=WORKSPACE, ttl_s=config.time_limit_s + _MARGIN_S, provider_options=options)
+    options = {"sockets": {SOCKET: str(socket)}} if uses_socket else {"network": True}
+    spec = SandboxSpec(workdir=WORKSPACE, ttl_s=config.time_limit_s + _TTL_MARGIN_S, provider_options=options)
     try:
         async with (
-            gateway.listen(path=socket if is_lent else None) as port,
-            AsyncSandbox(program.build_provider(folder.sandboxes), spec) as box,
+            gateway.listen(path=socket if uses_socket else None) as port,
+            AsyncSandbox(program.build_provider(folder.sandboxes), spec) as sandbox,
         ):
-            await box.start()
-            words = _Words(box, port if port else PORT, prompt, model)
-            await _write_files(box, program, words, before, folder.private)
-            command = [words.fill(word) for word in program.command]
-            if any(len(word.encode()) >= _MOST_BYTES_OF_A_WORD for word in command):
-                played.failure = ProgramFailure(
+            await sandbox.start()
+            values = _Placeholders(sandbox, port if port else PORT, prompt, model)
+            home = folder.private / "home"
+            await asyncio.to_thread(_write_home, home, program, values)
+            for source, target in ((before, values.workspace), (home, values.home), (_RELAY, _RELAY_INSIDE)):
+                await sandbox.upload(source, target)
+            command = [values.fill(argument) for argument in program.command]
+            if any(len(argument.encode()) >= _MAX_ARGUMENT_BYTES for argument in command):
+                outcome.failure = ProgramFailure(
                     "prompt_too_long",
-                    f"the prompt has {len(prompt.encode())} bytes, and a word of a command has room for fewer than "
-                    f"{_MOST_BYTES_OF_A_WORD}.\nhint: let the program read it from `$task_file`",
+                    f"the prompt has {len(prompt.encode())} bytes, but an argument must have fewer than "
+                    f"{_MAX_ARGUMENT_BYTES}.\nhint: let the program read it from `$task_file`",
                 )
-                return played
-            if is_lent:
+                return outcome
+            if uses_socket:
                 command = [_PYTHON, "-I", "-S", _RELAY_INSIDE, str(PORT), SOCKET, *command]
             started = time.monotonic()
-            result = await _run_within_budget(box, program, gateway, command, words)
-            played.seconds = time.monotonic() - started
-            _note_ending(played, result, program, gateway, words)
-            await asyncio.to_thread(_collect, played, config, before, folder.private / "after", box.handle.raw)
+            result = await _run_within_budget(sandbox, program, gateway, command, values)
+            outcome.seconds = time.monotonic() - started
+            _record_end(outcome, result, program, gateway)
+            await asyncio.to_thread(_collect, outcome, config, before, folder.private / "after", sandbox.handle.raw)
     except SandboxError as error:
-        played.failure = played.failure or ProgramFailure("sandbox_failed", str(error))
-    return played
+        outcome.failure = outcome.failure or ProgramFailure("sandbox_failed", str(error))
+    return outcome
 
 
-class _Words:
-    """What `$names` stand for in commands, variables and files."""
+class _Placeholders:
+    """The values of the `$placeholders` in commands, variables and files."""
 
-    def __init__(self, box: AsyncSandbox, port: int, prompt: str, model: str) -> None:
-        raw = box.handle.raw
-        # Without bubblewrap there is no other view of the files: a program must be told where they really are.
+    def __init__(self, sandbox: AsyncSandbox, port: int, prompt: str, model: str) -> None:
+        raw = sandbox.handle.raw
+        # Without bubblewrap, a program must be given the real paths.
         self.workspace, self.home = raw.translate_path(WORKSPACE), raw.translate_path(HOME)
         root_url = f"http://127.0.0.1:{port}"
         self._values = {
@@ -178,79 +181,70 @@ class _Words:
         }
 
     def fill(self, text: str) -> str:
-        """Return `text` with the values in place; an unknown name stays as it is."""
+        """Return `text` with the values filled in; unknown names are left as they are."""
         return Template(text).safe_substitute(self._values)
 
 
-async def _write_files(box: AsyncSandbox, program: ProgramSettings, words: _Words, before: Path, folder: Path) -> None:
-    """Upload the workspace, the files of the program and the relay."""
-    await box.upload(before, words.workspace)
-    home = folder / "home"
-    await asyncio.to_thread(_write_home, home, program, words)
-    await box.upload(home, words.home)
-    await box.upload(_RELAY, _RELAY_INSIDE)
-
-
-def _write_home(home: Path, program: ProgramSettings, words: _Words) -> None:
+def _write_home(home: Path, program: ProgramSettings, values: _Placeholders) -> None:
     home.mkdir()
-    (home / _TASK_FILE).write_text(words.fill("$task"), encoding="utf-8")
+    (home / _TASK_FILE).write_text(values.fill("$task"), encoding="utf-8")
     for name, content in program.files.items():
-        path = Path(words.fill(name))
-        if not path.is_relative_to(words.home):
+        path = Path(values.fill(name))
+        if not path.is_relative_to(values.home):
             raise SandboxError(
-                f"the program's file {name!r} is not below its home folder\nhint: begin it with `$home/`"
+                f"the program's file {name!r} is not below its home folder\nhint: start its path with `$home/`"
             )
-        target = home / path.relative_to(words.home)
+        target = home / path.relative_to(values.home)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(words.fill(content), encoding="utf-8")
+        target.write_text(values.fill(content), encoding="utf-8")
 
 
 async def _run_within_budget(
-    box: AsyncSandbox, program: ProgramSettings, gateway: RolloutGateway, command: Sequence[str], words: _Words
+    sandbox: AsyncSandbox,
+    program: ProgramSettings,
+    gateway: RolloutGateway,
+    command: Sequence[str],
+    values: _Placeholders,
 ) -> SandboxExecResult | None:
-    """Run the command; None if it was ended because it asked for more than it may, or asked a model that is down."""
+    """Run the command; return None if it was ended because it exceeded its budget or its model is down."""
     config = program.config
     path = ":".join([*map(str, program.installed.script_folders), _SYSTEM_PATH])
     env = {
         "PATH": path,
-        "HOME": words.home,
-        "XDG_CONFIG_HOME": f"{words.home}/.config",
-        "XDG_DATA_HOME": f"{words.home}/.local/share",
-        "XDG_STATE_HOME": f"{words.home}/.local/state",
-        "XDG_CACHE_HOME": f"{words.home}/.cache",
-        **{name: words.fill(value) for name, value in config.env.items()},
+        "HOME": values.home,
+        "XDG_CONFIG_HOME": f"{values.home}/.config",
+        "XDG_DATA_HOME": f"{values.home}/.local/share",
+        "XDG_STATE_HOME": f"{values.home}/.local/state",
+        "XDG_CACHE_HOME": f"{values.home}/.cache",
+        **{name: values.fill(value) for name, value in config.env.items()},
     }
-    running = asyncio.create_task(box.exec(command, env=env, timeout_s=config.time_limit_s))
+    running = asyncio.create_task(sandbox.exec(command, env=env, timeout_s=config.time_limit_s))
     events = (gateway.budget.exceeded, gateway.budget.model_is_down)
-    reasons = [asyncio.create_task(event.wait()) for event in events]
+    stops = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await asyncio.wait({running, *reasons}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, *stops}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done() and gateway.budget.exceeded.is_set():
-            await asyncio.wait({running}, timeout=_BUDGET_GRACE_S)  # it may end by itself when it is refused
+            await asyncio.wait({running}, timeout=_BUDGET_GRACE_S)  # it may end on its own when refused
         return running.result() if running.done() else None
     finally:
-        for task in (running, *reasons):
+        for task in (running, *stops):
             task.cancel()
-        await asyncio.gather(running, *reasons, return_exceptions=True)
+        await asyncio.gather(running, *stops, return_exceptions=True)
 
 
-def _note_ending(
-    played: PlayedProgram,
-    result: SandboxExecResult | None,
-    program: ProgramSettings,
-    gateway: RolloutGateway,
-    words: _Words,
+def _record_end(
+    outcome: ProgramOutcome, result: SandboxExecResult | None, program: ProgramSettings, gateway: RolloutGateway
 ) -> None:
-    """Note how the program ended, and why that was too early, if so."""
+    """Record how the program ended, and why that is a failure, if so."""
     config, name = program.config, program.command[0]
     if result is not None:
-        played.exit_code, played.stdout, played.stderr = result.return_code, result.stdout or "", result.stderr or ""
+        outcome.exit_code, outcome.stdout, outcome.stderr = result.return_code, result.stdout or "", result.stderr or ""
     if gateway.budget.exceeded.is_set():
         budget = gateway.budget
-        played.failure = ProgramFailure(
+        outcome.failure = ProgramFailure(
             "out_of_budget",
-            f"{name!r} wanted more of its model than it may have: {budget.calls} calls were made, {budget.tokens} "
-            "tokens used.\nhint: `max_model_calls` and `max_tokens` of the agent allow more",
+            f"{name!r} exceeded its budget: {budget.calls} calls were made, {budget.tokens} tokens used.\n"
+            "hint: raise `max_model_calls` or `max_tokens` of the agent",
         )
     elif result is not None and result.error_type is not None:
         limits = {
@@ -260,37 +254,39 @@ def _note_ending(
             "disk": config.max_disk_mib,
             "output": config.max_output_bytes,
         }
-        named, text, hint = _CAUSES.get(
-            result.error_type, ("sandbox_failed", f"the sandbox could not run it: {played.stderr}", "see the log")
+        kind, text, hint = _LIMIT_FAILURES.get(
+            result.error_type, ("sandbox_failed", f"the sandbox could not run it: {outcome.stderr}", "see the log")
         )
-        played.failure = ProgramFailure(named, f"{name!r} was ended: {text.format(**limits)}.\nhint: {hint}")
-    elif result is not None and result.return_code in _NOT_FOUND and not gateway.budget.calls:
-        played.failure = ProgramFailure(
+        outcome.failure = ProgramFailure(kind, f"{name!r} was ended: {text.format(**limits)}.\nhint: {hint}")
+    elif result is not None and result.return_code in _NOT_RUN_CODES and not gateway.budget.calls:
+        outcome.failure = ProgramFailure(
             "program_missing",
-            f"{name!r} cannot be run in the sandbox: {played.stderr.strip()[-500:]}\n"
-            "hint: name its package under `install`, or the folder it lies in under `read_only_paths`",
+            f"{name!r} cannot be run in the sandbox: {outcome.stderr.strip()[-500:]}\n"
+            "hint: add its package to `install`, or the folder it is in to `read_only_paths`",
         )
     elif result is not None and result.return_code != 0:
-        said = (played.stderr.strip() or played.stdout.strip())[-1000:]
-        played.failure = ProgramFailure("program_failed", f"{name!r} ended with exit code {result.return_code}: {said}")
+        output = (outcome.stderr.strip() or outcome.stdout.strip())[-1000:]
+        outcome.failure = ProgramFailure(
+            "program_failed", f"{name!r} ended with exit code {result.return_code}: {output}"
+        )
 
 
-def _collect(played: PlayedProgram, config: ProgramAgentConfig, before: Path, after: Path, box: Any) -> None:
-    """Take what the program has left, from where it really lies: all of its processes have ended."""
-    left_out = copy_workspace(box.work, after, config.max_disk_mib * 2**20)
-    played.change = collect_change(
+def _collect(outcome: ProgramOutcome, config: ProgramAgentConfig, before: Path, after: Path, raw: Any) -> None:
+    """Collect what the program left, from its real folders: all of its processes have ended."""
+    left_out = copy_workspace(raw.work, after, config.max_disk_mib * 2**20)
+    outcome.change = collect_change(
         before, after, leave_out=config.leave_out, patterns=config.collect, max_bytes=config.max_collected_bytes
     )
     left_out = [name for name in left_out if not matches(name, config.leave_out)]
-    played.change.left_out = sorted({*played.change.left_out, *left_out})
-    played.change.deleted = [name for name in played.change.deleted if name not in left_out]
+    outcome.change.left_out = sorted({*outcome.change.left_out, *left_out})
+    outcome.change.deleted = [name for name in outcome.change.deleted if name not in left_out]
     if config.artifacts:
-        played.artifacts = _read_artifacts(box.tmp / Path(HOME).name, config.artifacts)
+        outcome.artifacts = _read_artifacts(raw.tmp / Path(HOME).name, config.artifacts)
 
 
 def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
-    """Return the ends of the files that fit a pattern. No link is followed: it may lead anywhere on this machine."""
-    # `**/` stands for no folder, too.
+    """Return the tails of the files that match a pattern. Links are not followed: they may lead anywhere."""
+    # `**/` also matches no folder at all.
     wanted = [*patterns, *(pattern.replace("**/", "") for pattern in patterns)]
     found, room = dict[str, str](), _ARTIFACT_CHARACTERS
     for place, folders, names in os.walk(home) if not home.is_symlink() else ():
@@ -306,26 +302,26 @@ def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
 
 
 def find_failure(
-    played: PlayedProgram, calls: Sequence[RecordedCall], traces: Sequence[Mapping[str, Any]]
+    outcome: ProgramOutcome, calls: Sequence[RecordedCall], traces: Sequence[Mapping[str, Any]]
 ) -> ProgramFailure | None:
     """Return why the rollout has no reward; None if there is something to verify.
 
-    A model that could not be asked is not the program's fault, however that ended then: some end well all the same.
+    A failing model is not the program's fault, however the program ended: some even exit with 0.
     """
     last_error = traces[-1]["error"] if traces else None
-    if last_error is not None and (played.failure is None or played.failure.name in _ENDINGS_OF_PROGRAMS):
+    if last_error is not None and (outcome.failure is None or outcome.failure.name in _PROGRAM_FAULTS):
         return ProgramFailure(
             "model_endpoint",
             f"the model did not answer the last of {len(traces)} calls: {last_error}\n"
-            "hint: look at the log of the model server and at its endpoint; the program is not to blame",
+            "hint: check the model server's log and its endpoint; the program is not to blame",
         )
-    if played.failure is not None:
-        return played.failure
+    if outcome.failure is not None:
+        return outcome.failure
     if calls:
         return None
     return ProgramFailure(
         "no_model_call",
-        "the program ended without a call of its model.\n"
-        f"it printed: {(played.stdout.strip() or played.stderr.strip())[-500:] or 'nothing'}\n"
-        "hint: its config must lead it to `$base_url` or `$root_url`",
+        "the program ended without a model call.\n"
+        f"it printed: {(outcome.stdout.strip() or outcome.stderr.strip())[-500:] or 'nothing'}\n"
+        "hint: its config must point it to `$base_url` or `$root_url`",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ToolCallingAgent of smolagents, with the tools of a resources server, over Chat Completions."""
+"""A smolagents ToolCallingAgent with the tools of a resources server, over Chat Completions."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class SmolagentsAgentConfig(CodedAgentConfig):
     """Config of the agent."""
 
     max_steps: int = Field(default=50, ge=1)
-    """Most steps; then the model is asked for its answer."""
+    """The maximum number of steps; then the model is asked for its answer."""
 
 
 class SmolagentsAgent(CodedAgent):
@@ -22,7 +22,7 @@ class SmolagentsAgent(CodedAgent):
     config: SmolagentsAgentConfig
 
     def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:  # type: ignore[override]
-        """Run the agent. It blocks, and so it is no coroutine and has a thread of its own."""
+        """Run the agent. It blocks, so `play` is not a coroutine function and gets its own thread."""
         model = OpenAIServerModel(
             rollout.model,
             api_base=rollout.base_url,
@@ -41,7 +41,7 @@ class SmolagentsAgent(CodedAgent):
 
 
 class TaskTool(Tool):
-    """A tool of the task in the form of smolagents."""
+    """A tool of the task as a smolagents tool."""
 
     output_type = "string"
     skip_forward_signature_validation = True
@@ -57,7 +57,7 @@ class TaskTool(Tool):
         super().__init__()
 
     def forward(self, **arguments: Any) -> str:
-        """Call it."""
+        """Call the tool."""
         return self._rollout.call_tool_sync(self.name, arguments)
 
 

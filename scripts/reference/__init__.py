@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the documentation site, written from the code whenever the site is built. `hook` places it."""
+"""Generate the reference pages of the documentation site from the code. `hook` adds them to every build."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of commands: from the table that parsing, help and completion are made of, and from the config classes."""
+"""Generate the page of commands from the table behind parsing, help and completion, and from the config classes."""
 
 import inspect
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from scripts.reference.markdown import write_code, write_table
 INTRODUCTION = """\
 # Commands
 
-`gym GROUP COMMAND [flags] [key=value ...]`; `ng` is the same program. A flag is a short way to set a config key, named
-in its last column. Every key can also be given as `+key=value`; the last one wins. `gym eval run -h` shows the flags of
-a command in the terminal, `gym eval run +help=true` its config keys.
+`gym GROUP COMMAND [flags] [key=value ...]`; `ng` is the same program. A flag is a shortcut for the config key in its
+last column. Every key can also be set with `+key=value`; the last one wins. `gym eval run -h` shows a command's flags
+in the terminal, `gym eval run +help=true` its config keys.
 """
 
 
 def list_commands() -> Iterator[tuple[str, Command]]:
-    """Yield every command with the words that call it."""
+    """Yield every command with its name."""
     for group, commands in GROUPS.items():
         for name, command in commands.items():
             yield f"{group} {name}", command
@@ -34,7 +34,7 @@ def list_commands() -> Iterator[tuple[str, Command]]:
 def write_page() -> str:
     """Write the page of all commands."""
     parts = [INTRODUCTION, write_table(("flag of `gym` itself", "what"), _list_root_flags())]
-    older = _find_older_names()
+    older_names = _find_older_names()
     group = None
     for name, command in list_commands():
         first = name.split()[0]
@@ -44,7 +44,7 @@ def write_page() -> str:
         elif first not in GROUPS and group is not None:
             group = None
             parts.append("## Other commands\n")
-        parts.append(_write_command(name, command, older.get(name, [])))
+        parts.append(_write_command(name, command, older_names.get(name, [])))
     return "\n".join(parts)
 
 
@@ -59,15 +59,15 @@ def _find_older_names() -> dict[str, list[str]]:
     return found
 
 
-def _write_command(name: str, command: Command, older: list[str]) -> str:
+def _write_command(name: str, command: Command, older_names: list[str]) -> str:
     words = "".join(
         f" [{one.name}{' ...' * one.many}]" if one.optional else f" {one.name}{' ...' * one.many}"
         for one in command.positionals
     )
     settings = load(command.settings)
     parts = [f"### gym {name}\n", f"{_end_sentence(command.help)}\n", f"```text\ngym {name}{words} [flags]\n```\n"]
-    if older:
-        parts.append(f"Also called {', '.join(f'`ng_{one}`' for one in older)}.\n")
+    if older_names:
+        parts.append(f"Also called {', '.join(f'`ng_{one}`' for one in older_names)}.\n")
     if command.positionals:
         rows = [
             (write_code(one.name), _add_choices(one.help, one.choices), write_code(one.key))
@@ -91,7 +91,7 @@ def _add_choices(text: str, choices: tuple[str, ...]) -> str:
 
 def _describe_flag(flag: Flag) -> tuple[str, str, str]:
     names = ", ".join(write_code(name) for name in (flag.name, flag.short) if name)
-    about = _add_choices(flag.help, flag.choices) + ("; may be given several times" if flag.many else "")
+    about = _add_choices(flag.help, flag.choices) + ("; can be repeated" if flag.many else "")
     return names, about, ", ".join(map(write_code, flag.sets))
 
 
@@ -110,7 +110,7 @@ def _describe_settings(settings: Any) -> str:
 
 
 def describe_default(field: FieldInfo) -> str:
-    """Return the default of a field as code; required fields say so."""
+    """Return the default of a field as code, or "required"."""
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)  # type: ignore[call-arg]

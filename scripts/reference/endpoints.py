@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of HTTP endpoints: what servers that are built here, one of each kind, say of themselves in OpenAPI."""
+"""Generate the page of HTTP endpoints from the OpenAPI documents of one server of each kind."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,33 +19,33 @@ from scripts.reference.markdown import write_code, write_table
 INTRODUCTION = """\
 # HTTP endpoints
 
-Each server answers on a port of its own, with JSON, and describes itself at `/openapi.json`. The tables are
-made from what one server of each kind says there. A session is a cookie: a client that keeps cookies, such as
-[`ServerClient`](../guides/call-servers.md), stays in the session that `/seed_session` or its first call began.
+Each server listens on its own port, answers with JSON, and describes itself at `/openapi.json`. The tables are
+generated from that, for one server of each kind. A session is a cookie: a client that keeps cookies, such as
+[`ServerClient`](../guides/call-servers.md), stays in the session that `/seed_session` or its first call started.
 """
 ABOUT = {
-    "Head server": "One for each run, at `head_server` (127.0.0.1:11000). It knows all the others.",
+    "Head server": "One per run, at `head_server` (127.0.0.1:11000). It knows all other servers.",
     "Resources servers": (
-        "The tools of an environment are endpoints of its own, after those that all have; these are "
-        "`example_session_state_mgmt`'s."
+        "The endpoints that all resources servers have come first, then the environment's tools; these are "
+        "the tools of `example_session_state_mgmt`."
     ),
     "Step by step environments": (
-        "Resources servers that `gymnasium_agent` plays have two more. They are no tools: the agent calls them."
+        "Resources servers for `gymnasium_agent` have two more. They are not tools: the agent calls them."
     ),
-    "Agent servers": "`POST /run` is one rollout: it takes a row of a dataset and answers with the scored row.",
+    "Agent servers": "`POST /run` is one rollout: it takes a dataset row and returns the scored row.",
     "Model servers": (
-        "Three dialects in front of every model, and [sessions](../guides/train-with-a-gateway.md), which record what "
-        "any program does with it."
+        "Three dialects for every model, and [sessions](../guides/train-with-a-gateway.md), which record the calls of "
+        "any program."
     ),
 }
-# One handler for each dialect, whose request is read by itself: OpenAPI knows nothing of it.
+# Each dialect's handler parses its own request, so OpenAPI does not describe it.
 DIALECTS = {
-    "/v1/responses": "Answer in the form of OpenAI's Responses API.",
-    "/v1/chat/completions": "Answer in the form of OpenAI's Chat Completions API.",
-    "/v1/messages": "Answer in the form of Anthropic's Messages API.",
+    "/v1/responses": "Answer in OpenAI's Responses format.",
+    "/v1/chat/completions": "Answer in OpenAI's Chat Completions format.",
+    "/v1/messages": "Answer in Anthropic's Messages format.",
 }
 _METHODS = ("get", "post", "put", "delete")
-# FastAPI's own description of a body that it refuses.
+# FastAPI's schemas for rejected bodies.
 _NOT_OURS = ("HTTPValidationError", "ValidationError")
 
 
@@ -54,7 +54,7 @@ def write_page() -> str:
     parts, schemas = [INTRODUCTION], dict[str, Any]()
     for title, document in describe_servers().items():
         parts += [f"## {title}\n", f"{ABOUT[title]}\n", _write_paths(document)]
-        schemas |= {name: document["components"]["schemas"][name] for name in _list_bodies(document)}
+        schemas |= {name: document["components"]["schemas"][name] for name in _list_schemas(document)}
     parts.append("## Bodies\n")
     parts += [_write_schema(name, schemas[name]) for name in sorted(schemas) if name not in _NOT_OURS]
     return "\n".join(parts)
@@ -62,7 +62,7 @@ def write_page() -> str:
 
 def describe_servers() -> dict[str, dict[str, Any]]:
     """Build a server of each kind and return its OpenAPI document, by title."""
-    head = build_head_app(lambda with_secrets: "", list, None, RunVersion(_tell_nobody))
+    head = build_head_app(lambda with_secrets: "", list, None, RunVersion(_announce_nothing))
     endpoint = {"openai_base_url": "http://127.0.0.1:1", "openai_api_key": "none", "openai_model": "none"}
     servers = {
         "Resources servers": build_server(ExampleSessionStateMgmtResourcesServer),
@@ -76,7 +76,7 @@ def describe_servers() -> dict[str, dict[str, Any]]:
     }
 
 
-async def _tell_nobody(*args: Any) -> Any:
+async def _announce_nothing(*args: Any) -> Any:
     return []
 
 
@@ -96,11 +96,11 @@ def _write_paths(document: Mapping[str, Any]) -> str:
 
 
 def describe_operation(path: str, operation: Mapping[str, Any]) -> str:
-    """Return what an endpoint does; KeyError if its code does not say it."""
+    """Return what an endpoint does; raise KeyError if it has no docstring."""
     if operation.get("description"):
         return str(operation["description"]).split("\n\n")[0]
     sessions, _, dialect = path.rpartition("/v1/")
-    return DIALECTS[f"/v1/{dialect}"] + (" The session keeps a trace of it." if sessions else "")
+    return DIALECTS[f"/v1/{dialect}"] + (" The session records the call." if sessions else "")
 
 
 def _get_schema(holder: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ def _name_schema(holder: Mapping[str, Any]) -> str:
     return write_code(_write_type(schema)) if schema else ""
 
 
-def _list_bodies(document: Mapping[str, Any]) -> Iterator[str]:
+def _list_schemas(document: Mapping[str, Any]) -> Iterator[str]:
     for operations in document["paths"].values():
         for method, operation in operations.items():
             if method in _METHODS:
@@ -136,7 +136,7 @@ def _write_schema(name: str, schema: Mapping[str, Any]) -> str:
         )
         for field, about in schema.get("properties", {}).items()
     ]
-    more = "\nFurther fields are kept.\n" if schema.get("additionalProperties") else ""
+    more = "\nExtra fields are kept.\n" if schema.get("additionalProperties") else ""
     about = f"{schema['description']}\n\n" if schema.get("description") else ""
     table = write_table(("field", "type", "required", "what"), rows) if rows else ""
     return f"### {name}\n\n{about}{table}{more}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook of mkdocs that adds the reference to the site: its pages are made in memory and never committed."""
+"""The mkdocs hook that adds the reference to the site: its pages are generated in memory and never committed."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ SERVER_PAGES = {
     "responses_api_agents": "agents",
     "responses_api_models": "models",
 }
-# Links may lead anywhere; what a page loads by itself may not.
+# Links may lead anywhere, but a page may not load anything from another host.
 LOADED_FROM_ELSEWHERE = re.compile(
     r"""<(?:script|img|iframe|video)\b[^>]*\ssrc=["']?(?:https?:)?//[^>]*>"""
     r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)[^>]*\shref=["']?(?:https?:)?//[^>]*>"""
@@ -23,23 +23,23 @@ LOADED_FROM_ELSEWHERE = re.compile(
 INDEX = """\
 # Reference
 
-Made from the code when the site is built.
+Generated from the code when the site is built.
 
 | page | what |
 | --- | --- |
 | [Commands](commands.md) | every command with its flags and config keys |
-| [Config keys](settings.md) | top-level keys, and those that every server has |
-| [Resources servers](resources-servers.md) | every environment that is shipped, with its keys |
+| [Config keys](settings.md) | top-level keys, and the keys of every server |
+| [Resources servers](resources-servers.md) | every included environment, with its keys |
 | [Agent servers](agents.md) | every agent, with its keys |
 | [Model servers](models.md) | every model server, with its keys |
-| [HTTP endpoints](endpoints.md) | what servers answer to |
-| [File formats](files.md) | what a run writes |
-| [Python API](python/index.md) | the modules that others import |
+| [HTTP endpoints](endpoints.md) | the endpoints of every kind of server |
+| [File formats](files.md) | the files that a run writes |
+| [Python API](python/index.md) | the public modules |
 """
 
 
 def write_pages() -> dict[str, str]:
-    """Write all pages of the reference, by their place in the site."""
+    """Return all pages of the reference, by their path in the site."""
     pages = {
         "index": INDEX,
         "commands": commands.write_page(),
@@ -54,7 +54,7 @@ def write_pages() -> dict[str, str]:
 
 
 def on_config(config: Any) -> Any:
-    """Put the modules of the Python API into the navigation."""
+    """Add the modules of the Python API to the navigation."""
     modules = [{name: f"reference/python/{name}.md"} for name in python_api.list_modules()]
     (reference,) = (section["Reference"] for section in config.nav if "Reference" in section)
     reference.append({"Python API": ["reference/python/index.md", *modules]})
@@ -62,14 +62,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages."""
-    for place, text in write_pages().items():
-        files.append(File.generated(config, place, content=text))
+    """Add the reference pages."""
+    for path, text in write_pages().items():
+        files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Refuse a page that would ask another host for something."""
+    """Raise if a page loads anything from another host."""
     if found := LOADED_FROM_ELSEWHERE.search(output):
         raise PluginError(f"{page.file.src_uri} loads something from another host: {found[0]}")
     return output

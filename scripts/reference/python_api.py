@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of the Python API: one for each module of the contract, filled in by mkdocstrings from its source."""
+"""Generate the pages of the Python API: one per public module, filled in by mkdocstrings from its source."""
 
 import ast
 
@@ -9,7 +9,7 @@ from scripts.reference.server_configs import ROOT
 INTRODUCTION = """\
 # Python API
 
-The modules whose names others may import, subclass and patch. What begins with an underscore may change any day.
+The modules that you may import, subclass and patch. Names that start with an underscore may change at any time.
 """
 
 
@@ -17,11 +17,11 @@ PACKAGES = ("adapters", "integrations", "sandbox", "token_id_capture")
 
 
 def list_modules() -> list[str]:
-    """Return the names of the modules of the contract that define something, without the package's own name."""
+    """Return the names of the public modules that define something, without the `nemo_gym.` prefix."""
     top = ROOT / "nemo_gym"
     files = [*top.glob("[!_]*.py"), *(file for package in PACKAGES for file in (top / package).glob("[!_]*.py"))]
-    named = {".".join(file.relative_to(top).with_suffix("").parts): file for file in files}
-    return sorted(name for name, file in named.items() if _defines_something(file.read_text(encoding="utf-8")))
+    modules = {".".join(file.relative_to(top).with_suffix("").parts): file for file in files}
+    return sorted(name for name, file in modules.items() if _defines_something(file.read_text(encoding="utf-8")))
 
 
 def write_index() -> str:

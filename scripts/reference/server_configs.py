@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of servers: what each is, and every key of its config.
+"""Generate the pages of servers: what each one is, and every key of its config.
 
-The code is read, not run, so that a server whose library is not installed has its place here as well.
+The code is parsed, not run, so that servers whose libraries are not installed are included.
 """
 
 import ast
@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = {
     "resources_servers": (
         "Resources servers",
-        "The worlds: tools, state of sessions and `verify`, which gives the reward.",
+        "The environments: tools, session state and `verify`, which returns the reward.",
     ),
-    "responses_api_agents": ("Agent servers", "The loops that play a model in a world; `POST /run` is one rollout."),
-    "responses_api_models": ("Model servers", "OpenAI Responses and Chat Completions in front of any model."),
+    "responses_api_agents": ("Agent servers", "Loops that play a model in an environment; `POST /run` is one rollout."),
+    "responses_api_models": ("Model servers", "OpenAI Responses and Chat Completions for any model."),
 }
 PACKAGES = ("nemo_gym", *KINDS)
 COMMON = "nemo_gym._config.server_types.BaseRunServerInstanceConfig"
@@ -31,17 +31,17 @@ COMMON = "nemo_gym._config.server_types.BaseRunServerInstanceConfig"
 
 @dataclass(frozen=True)
 class Key:
-    """A config key as its class declares it."""
+    """A config key, as its class declares it."""
 
     name: str
     type: str
     default: str | None
-    """None: it has to be given."""
+    """None: the key is required."""
     about: str
 
 
 class OwnModuleFinder(griffe.ModuleFinder):
-    """Finds the modules of this project, and none in the virtual environments that links in its folders lead to."""
+    """Finds the modules of this project, but not those in virtual environments linked from its folders."""
 
     def _filter_py_modules(self, path: Path) -> Iterator[Path]:
         for place, folders, files in os.walk(path):
@@ -51,7 +51,7 @@ class OwnModuleFinder(griffe.ModuleFinder):
 
 @cache
 def load_code() -> griffe.ModulesCollection:
-    """Read the package and all servers."""
+    """Parse the package and all servers."""
     loader = griffe.GriffeLoader(search_paths=[str(ROOT)])
     loader.finder = OwnModuleFinder([str(ROOT)])
     for package in PACKAGES:
@@ -61,7 +61,7 @@ def load_code() -> griffe.ModulesCollection:
 
 
 def list_servers(kind: str) -> list[str]:
-    """Return the names of all servers of a kind that are shipped."""
+    """Return the names of all included servers of a kind."""
     return sorted(path.parent.name for path in (ROOT / kind).glob("*/app.py"))
 
 
@@ -69,7 +69,7 @@ def write_page(kind: str) -> str:
     """Write the page of all servers of `kind`."""
     title, about = KINDS[kind]
     parts = [
-        f"# {title}\n\n{about} The table of a server has the keys of its own; those that every server takes are in "
+        f"# {title}\n\n{about} A server's table has only its own keys; those that every server accepts are in "
         "[Keys of every server](settings.md#keys-of-every-server).\n"
     ]
     parts += [_write_server(kind, name) for name in list_servers(kind)]
@@ -77,7 +77,7 @@ def write_page(kind: str) -> str:
 
 
 def read_keys(config_class: str) -> list[Key]:
-    """Return the keys that the class with this path declares or inherits; the last declaration of a key counts."""
+    """Return the keys that the class at this path declares or inherits; the most derived declaration counts."""
     found = load_code()[config_class]
     keys: dict[str, Key] = {}
     for parent in reversed([found, *found.mro()]):
@@ -87,13 +87,13 @@ def read_keys(config_class: str) -> list[Key]:
 
 
 def list_own_keys(kind: str, name: str) -> list[Key]:
-    """Return the keys of a server that others do not have, or that have another default in it."""
+    """Return the keys that only this server has, or that have a different default in it."""
     common = read_keys(COMMON)
     return [key for key in read_keys(find_config_class(kind, name)) if key not in common]
 
 
 def find_config_class(kind: str, name: str) -> str:
-    """Return the path of the config class of a server: that of the class which its `app.py` starts."""
+    """Return the path of a server's config class: the one of the server class that its `app.py` starts."""
     module = f"{kind}.{name}.app"
     tree = ast.parse((ROOT / kind / name / "app.py").read_text(encoding="utf-8"))
     started = [
@@ -108,7 +108,7 @@ def find_config_class(kind: str, name: str) -> str:
     for owner in (server, *server.mro()):
         if "config" in owner.members and (annotation := owner.members["config"].annotation) is not None:
             return str(annotation.canonical_path)
-    raise LookupError(f"no class of {module} says which config it takes")
+    raise LookupError(f"no class of {module} declares its config class")
 
 
 def _write_server(kind: str, name: str) -> str:
@@ -117,7 +117,7 @@ def _write_server(kind: str, name: str) -> str:
     configs = [write_code(path.relative_to(ROOT)) for path in sorted((ROOT / kind / name / "configs").glob("*.yaml"))]
     parts = [f"## {name}\n", f"{ast.get_docstring(module) or ''}\n"]
     parts += [f"Configs: {', '.join(configs)}.\n"] if configs else []
-    parts.append(write_keys(keys) if keys else "It has no keys of its own.\n")
+    parts.append(write_keys(keys) if keys else "No keys of its own.\n")
     return "\n".join(parts)
 
 
@@ -144,7 +144,7 @@ def _read_key(attribute: griffe.Attribute) -> Key:
         return Key(attribute.name, str(attribute.annotation), None, about)
     call = ast.parse(value, mode="eval").body
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Field":
-        given = {word.arg: word.value for word in call.keywords}
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
         default = call.args[0] if call.args else given.get("default", given.get("default_factory"))
         if "description" in given and not about:
             about = ast.literal_eval(given["description"])
@@ -154,7 +154,7 @@ def _read_key(attribute: griffe.Attribute) -> Key:
 
 
 def _write_as_yaml(value: str) -> str:
-    """Return a default as one would write it in a config, if it is a plain value."""
+    """Return a default as it is written in YAML, if it is a plain value."""
     try:
         return json.dumps(ast.literal_eval(value), ensure_ascii=False)
     except ValueError:

@@ -98,12 +98,12 @@ async def test_a_spec_may_come_with_the_start_but_must_come(memory):
 
 async def test_stopping_twice_does_no_harm_and_starting_twice_is_refused(memory):
     box = await AsyncSandbox(memory, SandboxSpec()).start()
-    with pytest.raises(RuntimeError, match="'s1' is running already"):
+    with pytest.raises(RuntimeError, match="'s1' is already running"):
         await box.start()
     await box.stop()
     await box.stop()
     assert memory.calls[1:] == [("close", "s1"), ("aclose",)]
-    with pytest.raises(RuntimeError, match="does not start again"):
+    with pytest.raises(RuntimeError, match="cannot be started again"):
         await box.start()
 
 

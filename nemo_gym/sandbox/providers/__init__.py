@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox providers, one package each, and the registry that finds them by name."""
+"""The sandbox providers, one package each, and the registry that looks them up by name."""
 
 from nemo_gym.sandbox.providers import base as _base
 from nemo_gym.sandbox.providers import registry as _registry

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sandbox is: its spec, its results, its errors, and what a provider has to offer.
+"""The sandbox interface: specs, results, errors, and what a provider implements.
 
-These are plain values and protocols; the providers beside this module start the processes.
+These are plain values and protocols; the provider modules start the processes.
 
     GymError
-    └── SandboxError (RuntimeError)                anything that went wrong with a sandbox itself, not with a command
-        ├── SandboxConfigError (ValueError)            a provider config or a spec cannot be used as it is
+    └── SandboxError (RuntimeError)                the sandbox itself failed, not a command in it
+        ├── SandboxConfigError (ValueError)            a provider config or a spec is invalid
         │   └── SandboxConfigTypeError (TypeError)     a part of it has the wrong type
-        ├── SandboxCreateError                         a sandbox could not be made
-        │   ├── SandboxCreateVerificationError         it was made, but did not answer its probe
-        │   └── UnknownProviderError (ValueError)      no provider of that name is registered
-        ├── SandboxNotRunningError                     the sandbox was never started, has ended, or is out of reach
-        ├── SandboxTransferError                       a file could not be brought in or out
+        ├── SandboxCreateError                         a sandbox could not be created
+        │   ├── SandboxCreateVerificationError         it was created but failed its probe
+        │   └── UnknownProviderError (ValueError)      there is no provider of that name
+        ├── SandboxNotRunningError                     the sandbox was never started, has ended, or is unreachable
+        ├── SandboxTransferError                       a file could not be copied in or out
         ├── SandboxPtyError                            a terminal could not be opened, or has ended
-        └── SandboxUnsupportedError (NotImplementedError)  the provider does not offer this
+        └── SandboxUnsupportedError (NotImplementedError)  the provider does not support this
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,11 +60,11 @@ MAX_PORT = 65535
 
 
 class SandboxError(GymError, RuntimeError):
-    """Something went wrong with a sandbox itself, not with the command that ran in it."""
+    """The sandbox itself failed, not the command that ran in it."""
 
 
 class SandboxConfigError(SandboxError, ValueError):
-    """A provider config or a sandbox spec cannot be used as it is."""
+    """A provider config or a sandbox spec is invalid."""
 
 
 class SandboxConfigTypeError(SandboxConfigError, TypeError):
@@ -72,23 +72,23 @@ class SandboxConfigTypeError(SandboxConfigError, TypeError):
 
 
 class SandboxCreateError(SandboxError):
-    """A sandbox could not be made."""
+    """A sandbox could not be created."""
 
 
 class SandboxCreateVerificationError(SandboxCreateError):
-    """A sandbox was made but did not answer its probe, so it was removed again."""
+    """A sandbox was created but failed its probe, so it was removed."""
 
 
 class UnknownProviderError(SandboxCreateError, ValueError):
-    """No sandbox provider of that name is registered."""
+    """There is no sandbox provider of that name."""
 
 
 class SandboxNotRunningError(SandboxError):
-    """The sandbox was never started, has ended, or is out of reach."""
+    """The sandbox was never started, has ended, or is unreachable."""
 
 
 class SandboxTransferError(SandboxError):
-    """A file could not be brought into or out of a sandbox."""
+    """A file could not be copied into or out of a sandbox."""
 
 
 class SandboxPtyError(SandboxError):
@@ -96,11 +96,11 @@ class SandboxPtyError(SandboxError):
 
 
 class SandboxUnsupportedError(SandboxError, NotImplementedError):
-    """The provider does not offer what was asked for."""
+    """The provider does not support what was asked for."""
 
 
 class SandboxStatus(StrEnum):
-    """Where a sandbox is in its life."""
+    """The state of a sandbox."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -121,48 +121,48 @@ class SandboxResources:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None) -> Self:
-        """Build resources from config values, which may be numbers or text that holds numbers."""
+        """Build resources from config values, which may be numbers or numeric strings."""
         kinds = {"cpu": float, "memory_mib": int, "disk_gib": int, "gpu": int, "gpu_type": str}
         given = {name: value for name, value in (values or {}).items() if value is not None}
         unknown = sorted(set(given) - set(kinds), key=str)
         if unknown:
             raise SandboxConfigError(
-                f"unknown sandbox resources: {', '.join(map(repr, unknown))}\nhint: there are {', '.join(kinds)}"
+                f"unknown sandbox resources: {', '.join(map(repr, unknown))}\nhint: use {', '.join(kinds)}"
             )
         try:
             return cls(**{name: kinds[name](value) for name, value in given.items()})
         except (TypeError, ValueError) as error:
             raise SandboxConfigError(
-                f"sandbox resources that are not numbers: {dict(given)!r} ({error})\nhint: e.g. {{'memory_mib': 2048}}"
+                f"sandbox resources are not numbers: {dict(given)!r} ({error})\nhint: e.g. {{'memory_mib': 2048}}"
             ) from error
 
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """The sandbox to make."""
+    """The sandbox to create."""
 
     image: str | None = None
     """Container image; providers without images ignore it."""
     ttl_s: float | None = None
-    """The sandbox ends by itself after this time, whatever happens to its owner."""
+    """The sandbox ends after this time, even if its owner is gone."""
     ready_timeout_s: float | None = None
-    """How long making it may take, image download included; None is the provider's default."""
+    """How long creating it may take, including the image download; None for the provider's default."""
     workdir: str | None = None
     """Where commands run by default; created if it does not exist."""
     env: Mapping[str, Any] = field(default_factory=dict)
-    """Environment of every command; providers turn the values into text."""
+    """Environment of every command; values are converted to strings."""
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict)
     """Path in the sandbox -> its content (text or bytes), or the local file to copy (a `Path`)."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Labels by which the provider's own tools can find the sandbox."""
+    """Labels for finding the sandbox with the provider's own tools."""
     resources: SandboxResources = field(default_factory=SandboxResources)
-    """Also as a mapping, see `SandboxResources.from_mapping`."""
+    """May also be given as a mapping: see `SandboxResources.from_mapping`."""
     entrypoint: str | Sequence[str] | None = None
-    """Main process, instead of one that only keeps the sandbox alive; a string goes through a shell."""
+    """Main process, instead of one that only keeps the sandbox alive; a string is run by a shell."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of this provider; they override its `create` settings for this sandbox."""
+    """Provider-specific settings, which override its `create` settings for this sandbox."""
     ports: Sequence[int] = ()
-    """Ports inside the sandbox that `endpoint` must be able to reach."""
+    """Ports inside the sandbox that `endpoint` may be asked for."""
 
     def __post_init__(self) -> None:
         given: object = self.resources
@@ -186,8 +186,8 @@ def _check_ports(ports: object) -> tuple[int, ...]:
 class SandboxExecResult:
     """How a command ended.
 
-    `error_type` says what cut it short, if anything did: "timeout", "sandbox" (the sandbox failed, not the command),
-    "oom", "output_limit" and so on. `stdout` and `stderr` are None where there is nothing to show.
+    `error_type` says what cut it short, if anything: "timeout", "sandbox" (the sandbox failed, not the command), "oom",
+    "output_limit" and so on. `stdout` and `stderr` are None if there is nothing to show.
     """
 
     stdout: str | None
@@ -201,12 +201,12 @@ ExecResult = SandboxExecResult
 
 @dataclass(frozen=True)
 class SandboxEndpoint:
-    """Where a port of the sandbox can be reached from here."""
+    """The address at which a sandbox port can be reached from here."""
 
     endpoint: str
     """An absolute URL."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The headers that every request needs."""
+    """Headers that every request needs."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint) if isinstance(self.endpoint, str) else None
@@ -219,7 +219,7 @@ class SandboxEndpoint:
 
 @dataclass
 class SandboxHandle:
-    """A sandbox as its provider knows it; only the provider looks at `raw`."""
+    """A provider's handle for a sandbox; only the provider reads `raw`."""
 
     sandbox_id: str
     provider_name: str = ""
@@ -247,7 +247,7 @@ class SandboxPtySession(Protocol):
     pty_id: str
 
     async def read(self, timeout_s: float | None = None) -> bytes:
-        """Return output as soon as there is some, or nothing at the end; raise `TimeoutError` if none comes."""
+        """Return output as soon as there is some, or b"" at the end; raise `TimeoutError` if none arrives in time."""
 
     async def write(self, data: str | bytes) -> None:
         """Type `data`."""
@@ -259,20 +259,20 @@ class SandboxPtySession(Protocol):
         """Wait for the program to end and return its return code."""
 
     async def close(self) -> None:
-        """End the program and all that it started; idempotent."""
+        """End the program and everything it started; idempotent."""
 
 
 class SandboxProvider(Protocol):
-    """Makes sandboxes and runs commands in them.
+    """Creates sandboxes and runs commands in them.
 
-    A command that fails, times out or is killed gives a result. So does one that the sandbox could not run: its
-    `error_type` is "sandbox", so that nobody mistakes a broken engine for a wrong answer of the model.
+    A command that fails, times out or is killed returns a result. So does one that the sandbox could not run: its
+    `error_type` is "sandbox", so that a broken engine is not mistaken for a wrong answer by the model.
     """
 
     name: str
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Make a sandbox that is ready for commands; leave nothing behind if that fails."""
+        """Create a sandbox that is ready for commands; leave nothing behind on failure."""
 
     async def exec(
         self,
@@ -284,24 +284,24 @@ class SandboxProvider(Protocol):
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command (a string goes through a shell); after `timeout_s` it is killed inside the sandbox."""
+        """Run a command (a string is run by a shell); after `timeout_s` it is killed inside the sandbox."""
 
     async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
-        """Copy a local file or folder to `target_path`, and create the folders above it."""
+        """Copy a local file or folder to `target_path`, creating parent folders."""
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: Path) -> None:
         """Copy a file or folder of the sandbox to the local `target_path`, complete or not at all."""
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return where the sandbox is in its life."""
+        """Return the state of the sandbox."""
 
     async def close(self, handle: SandboxHandle) -> None:
-        """End the sandbox and all it holds; idempotent."""
+        """End the sandbox and everything in it; idempotent."""
 
     async def aclose(self) -> None:
-        """Release what the provider itself holds, such as connections, but not its sandboxes.
+        """Release the provider's own resources, such as connections, but not its sandboxes.
 
-        Every sandbox that stops calls this, even while others of the same provider run.
+        Every sandbox calls this when it stops, even while others of the same provider are running.
         """
 
 
@@ -310,7 +310,7 @@ class SupportsSandboxEndpoint(Protocol):
     """A provider whose sandboxes can be reached over the network."""
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return where `port` of the sandbox can be reached from here."""
+        """Return the address at which `port` of the sandbox can be reached from here."""
 
 
 @runtime_checkable
@@ -344,11 +344,11 @@ class ConnectableProvider(Protocol):
 
 
 def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return `env` with its values as text; refuse what no process environment can hold."""
+    """Return `env` with string values; raise if a process environment cannot hold it."""
     given = dict(env or {})
     bad = [name for name in given if not isinstance(name, str) or not name or "=" in name or "\0" in name]
     if bad:
-        raise SandboxConfigError(f"not names of environment variables: {', '.join(map(repr, bad))}")
+        raise SandboxConfigError(f"invalid names of environment variables: {', '.join(map(repr, bad))}")
     unusable = [name for name, value in given.items() if value is None or "\0" in str(value)]
     if unusable:
         raise SandboxConfigError(
@@ -359,9 +359,9 @@ def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def make_timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
-    """Return the result of a command that was killed at its deadline; `stderr` holds all it had written."""
+    """Return the result of a command that was killed at its deadline, with all its output in `stderr`."""
     written = (output.decode("utf-8", errors="replace") for output in (stderr, stdout))
-    before, until_then = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)
+    stderr_text, stdout_text = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)
     notice = "[sandbox] the command was killed at its deadline"
-    told = f"{before}{notice}; its stdout until then:\n{until_then}" if until_then else f"{before}{notice}"
-    return SandboxExecResult(None, told, FAILED_RETURN_CODE, "timeout")
+    more = f"; its stdout until then:\n{stdout_text}" if stdout_text else ""
+    return SandboxExecResult(None, f"{stderr_text}{notice}{more}", FAILED_RETURN_CODE, "timeout")

@@ -77,7 +77,7 @@ class CommandProvider(ABC):
 
     @abstractmethod
     async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
-        """Run a command in the sandbox; return how it ended, and what cut it short if anything did."""
+        """Run a command in the sandbox; return how it ended, and what cut it short, if anything."""
 
     @abstractmethod
     async def _open_terminal(
@@ -98,7 +98,7 @@ class CommandProvider(ABC):
         return path
 
     def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
-        """Return the arguments that go before a command."""
+        """Return the arguments to put before a command."""
         return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
     async def exec(
@@ -186,7 +186,7 @@ class CommandProvider(ABC):
         return session
 
     async def _close_terminals(self, handle: SandboxHandle) -> None:
-        """Close the terminals of a sandbox that ends."""
+        """Close the terminals of a sandbox that is ending."""
         for key in [key for key in self._terminals if key[0] == handle.sandbox_id]:
             await self._terminals.pop(key).close()
 
@@ -194,8 +194,8 @@ class CommandProvider(ABC):
         """Describe the sandbox; see `ConnectableProvider.serialize_handle`."""
         if scope is not None:
             raise SandboxUnsupportedError(
-                f"sandbox provider {self.name!r} cannot limit a description to scope {scope!r}: whoever connects may "
-                "do everything\nhint: leave `scope` unset"
+                f"sandbox provider {self.name!r} cannot limit a description to scope {scope!r}: whoever connects has "
+                "full access\nhint: leave `scope` unset"
             )
         return {"schema": 1, "provider": self.name, "sandbox_id": handle.sandbox_id, "state": self._describe(handle)}
 
@@ -204,7 +204,7 @@ class CommandProvider(ABC):
         if descriptor.get("provider") != self.name:
             raise SandboxConfigError(
                 f"the sandbox belongs to provider {descriptor.get('provider')!r}, not {self.name!r}\n"
-                "hint: connect with the provider that made it"
+                "hint: connect with the provider that created it"
             )
         return await self._reconnect(descriptor["sandbox_id"], descriptor["state"])
 
@@ -229,7 +229,7 @@ class CommandProvider(ABC):
 
 
 def _open_source(source: Path) -> tuple[IO[bytes], str, str]:
-    """Return what to send for a local file or folder, the script that receives it, and the file's mode."""
+    """Return the content to send for a local file or folder, the script that receives it, and the file's mode."""
     if source.is_dir():
         return pack_folder(source), RECEIVE_FOLDER, ""
     content = source.open("rb")
@@ -237,7 +237,7 @@ def _open_source(source: Path) -> tuple[IO[bytes], str, str]:
 
 
 def pack_folder(source: Path) -> IO[bytes]:
-    """Return an archive of everything in a folder, ready to be read."""
+    """Return an archive of everything in a folder, positioned at its start."""
     with contextlib.ExitStack() as on_failure:
         archive = on_failure.enter_context(tempfile.TemporaryFile())
         with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -248,9 +248,9 @@ def pack_folder(source: Path) -> IO[bytes]:
 
 
 def unpack_folder(archive: IO[bytes], target: Path) -> None:
-    """Unpack `archive` into the folder `target`, all of it or nothing, and keep what else is there.
+    """Unpack all of `archive` or nothing into the folder `target`; other files there are kept.
 
-    Untrusted code made the archive, so nothing in it may be written, or point, outside the folder it is unpacked to.
+    Untrusted code made the archive, so nothing in it may be written, or point, outside its folder.
     Owners, times and special files are left out.
     """
     archive.seek(0)
@@ -273,7 +273,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
             links[path] = member.linkname.partition("\0")[0]
         else:
             _write_member(tar, member, path, folder)
-    # Links come last, so that nothing is written through one, and are checked together, as one may lead to another.
+    # Links come last, so that nothing is written through one. They are checked together: one may lead to another.
     for path, linked in links.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(linked)
@@ -283,7 +283,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
-    """Write a file. A hard link becomes a copy of an earlier file; the library would follow circles of links."""
+    """Write a file. A hard link becomes a copy of an earlier file; `tarfile` would follow cycles of links."""
     content: IO[bytes] | None = None
     if member.isreg():
         content = tar.extractfile(member)

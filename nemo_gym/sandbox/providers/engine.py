@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the container engines share: a client program that makes containers and runs commands inside them.
+"""What the container engines share: a client program that creates containers and runs commands inside them.
 
-Ending the client does not end what it started inside. So every command has a mark in its environment, and ending a
-command early means to find and kill the processes with that mark inside the container.
+Ending the client does not end what it started inside. So every command has a mark in its environment, and to end a
+command early we find and kill the processes with that mark inside the container.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 LOG = logging.getLogger(__name__)
 
 EXEC_MARK = "NEMO_GYM_EXEC_ID"
-# Killing can race with forking: look again until a pass finds nothing. Exit code 127: there is no grep to look with.
+# Killing can race with forking, so repeat until a pass finds nothing. Exit code 127: the container has no grep.
 KILL_MARKED = f"""
 command -v grep >/dev/null 2>&1 || exit 127
 passes=0
@@ -62,24 +62,24 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class ProbeConfig:
-    """The command that shows whether a new sandbox works, before anybody gets it."""
+    """The command that checks a new sandbox before it is handed out."""
 
     command: str = "echo ready"
     """Must end with return code 0."""
     expected_stdout: str = "ready"
     """Must be part of the output."""
     timeout_s: float = 30
-    """How long one try may take."""
+    """How long one attempt may take."""
     deadline_s: float | None = None
-    """How long to retry after a failure; None gives up at once."""
+    """How long to retry after a failure; None to give up at once."""
     stable_count: int = 1
-    """How many tries in a row must succeed."""
+    """How many attempts in a row must succeed."""
     stable_delay_s: float = 0
-    """Pause after a successful try."""
+    """Pause after a successful attempt."""
 
 
 class EngineProvider(CommandProvider):
-    """Sandboxes made and used through an engine's client program; a subclass knows its arguments."""
+    """Sandboxes run through an engine's client program; a subclass builds its arguments."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class EngineProvider(CommandProvider):
         self._executable = executable
         self._probe_config = probe
         self._concurrency = concurrency
-        # One for each event loop: a provider may be shared by sandboxes on several.
+        # One per event loop: sandboxes on several loops may share a provider.
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     @abstractmethod
     def _plan(self, spec: SandboxSpec) -> tuple[SandboxHandle, Any]:
-        """Return the handle of the sandbox to be made, and the settings to make it with."""
+        """Return the handle of the sandbox to create, and the settings to create it with."""
 
     @abstractmethod
     async def _launch(self, handle: SandboxHandle, spec: SandboxSpec, options: Any, what: str) -> None:
@@ -116,11 +116,11 @@ class EngineProvider(CommandProvider):
 
     @abstractmethod
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return where the sandbox is in its life."""
+        """Return the state of the sandbox."""
 
     @abstractmethod
     async def close(self, handle: SandboxHandle) -> None:
-        """End the sandbox and all it holds; idempotent."""
+        """End the sandbox and everything in it; idempotent."""
 
     @abstractmethod
     def _build_entry(
@@ -130,10 +130,10 @@ class EngineProvider(CommandProvider):
 
     @abstractmethod
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
-        """Return why a command ended that we did not end; raise if the container is gone."""
+        """Return why a command ended if we did not end it; raise if the container is gone."""
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a sandbox and wait until it takes commands."""
+        """Start a sandbox and wait until it accepts commands."""
         if not spec.image:
             raise SandboxCreateError(
                 f"a sandbox of provider {self.name!r} needs an image\nhint: set `image` of the sandbox spec"
@@ -194,7 +194,7 @@ class EngineProvider(CommandProvider):
         killed = await self._run_client(arguments, client_env)
         if killed.return_code != 0:
             LOG.warning(
-                "processes of a command may still run in sandbox %r: killing them gave exit code %s %s",
+                "processes of a command may still be running in sandbox %r: killing them returned exit code %s %s",
                 handle.sandbox_id,
                 killed.return_code,
                 quote_end(killed.stderr),
@@ -203,7 +203,7 @@ class EngineProvider(CommandProvider):
     async def _run_client(
         self, arguments: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = CONTROL_TIMEOUT_S
     ) -> Completed:
-        """Run the client program for ourselves, not for a command."""
+        """Run the client program for our own purposes, not for a command."""
         return await run_program([self._executable, *arguments], env={**os.environ, **(env or {})}, timeout_s=timeout_s)
 
     async def _start(self, arguments: Sequence[str], env: Mapping[str, str], what: str, timeout_s: float) -> None:
@@ -211,34 +211,34 @@ class EngineProvider(CommandProvider):
         completed = await self._run_client(arguments, env, timeout_s)
         if completed.ended_by == "timeout":
             raise SandboxCreateError(
-                f"cannot make {what}: not ready after {timeout_s:g} s\n{quote_end(completed.stderr)}\n"
+                f"cannot create {what}: not ready after {timeout_s:g} s\n{quote_end(completed.stderr)}\n"
                 "hint: raise `ready_timeout_s` of the sandbox spec if the image is large, or pull it beforehand"
             )
         if completed.return_code != 0:
-            failed = f"{self._executable} gave exit code {completed.return_code}"
+            failed = f"{self._executable} returned exit code {completed.return_code}"
             raise SandboxCreateError(
-                f"cannot make {what}: {failed}\n{quote_end(completed.stderr)}\n"
-                "hint: does the engine work here, and is the name of the image right?"
+                f"cannot create {what}: {failed}\n{quote_end(completed.stderr)}\n"
+                "hint: check that the engine works here and that the image name is right"
             )
 
     async def _verify(self, handle: SandboxHandle, what: str) -> None:
-        """Run the probe until it succeeds often enough in a row."""
+        """Run the probe until it has succeeded `stable_count` times in a row."""
         probe = self._probe_config
         loop = asyncio.get_running_loop()
         give_up = loop.time() + (probe.deadline_s or 0)
-        in_a_row = 0
-        while in_a_row < probe.stable_count:
+        successes = 0
+        while successes < probe.stable_count:
             result = await self.exec(handle, probe.command, timeout_s=probe.timeout_s)
             if result.return_code == 0 and probe.expected_stdout in (result.stdout or ""):
-                in_a_row += 1
-                await asyncio.sleep(probe.stable_delay_s if in_a_row < probe.stable_count else 0)
+                successes += 1
+                await asyncio.sleep(probe.stable_delay_s if successes < probe.stable_count else 0)
                 continue
-            in_a_row = 0
+            successes = 0
             if loop.time() >= give_up:
                 raise SandboxCreateVerificationError(
-                    f"cannot make {what}: it did not answer its probe {probe.command!r}\n"
+                    f"cannot create {what}: it did not answer its probe {probe.command!r}\n"
                     f"return code {result.return_code}, output {result.stdout!r}, {result.stderr}\n"
-                    "hint: set `probe` of the provider if the image needs another command or more time"
+                    "hint: set `probe` of the provider if the image needs a different command or more time"
                 )
             await asyncio.sleep(PROBE_INTERVAL_S)
 
@@ -252,7 +252,7 @@ def find_program(program: str, install_hint: str) -> str:
 
 
 def read_settings(kind: type[Settings], given: Settings | Mapping[str, Any] | None, provider: str) -> Settings:
-    """Return the settings (a dataclass) that a config gives as an object, as a mapping, or not at all."""
+    """Return the settings (a dataclass) from an object, a mapping, or None for the defaults."""
     if given is None or isinstance(given, Mapping):
         return override(kind(), given or {}, provider)
     if not isinstance(given, kind):
@@ -276,5 +276,5 @@ def override(settings: Settings, options: Mapping[str, Any], provider: str) -> S
 
 
 def quote_end(output: bytes, last_bytes: int = 2000) -> str:
-    """Return the end of a program's output, for a message."""
+    """Return the end of a program's output, to quote in a message."""
     return output[-last_bytes:].decode("utf-8", errors="replace").strip()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command-line tool from asyncio: with a deadline, bounded output and no process left behind.
 
-Standard input and output may be files. Of captured output, the beginning and the end are kept.
+Standard input and output may be files. Captured output keeps its beginning and its end.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Literal
 from nemo_gym.sandbox.providers.base import SandboxError
 
 DEFAULT_MAX_OUTPUT_BYTES = 8 * 1024 * 1024
-# A command that writes this many times what we keep is flooding us.
+# A command that writes this many times as much as we keep is flooding us.
 FLOOD_FACTOR = 64
 READ_BYTES = 64 * 1024
 GRACE_S = 2.0
@@ -60,7 +60,7 @@ class Capture:
             self.closed.set()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self._total += len(data)
         room = self._half - len(self._head)
         self._head += data[:room]
@@ -71,7 +71,7 @@ class Capture:
             self._flooded.set()
 
     def get_content(self) -> bytes:
-        """Return what was kept, with a line in the middle about how much is missing."""
+        """Return the kept bytes, with a line in the middle that says how many are missing."""
         tail = bytes(self._tail[-self._half :])
         left_out = self._total - len(self._head) - len(tail)
         gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
@@ -89,7 +89,7 @@ async def run_program(
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     interrupt: Callable[[], Awaitable[None]] | None = None,
 ) -> Completed:
-    """Run `argv` to its end, or end it at the deadline, when it floods us, or when we are cancelled.
+    """Run `argv` until it ends; end it at the deadline, when it floods us, or when we are cancelled.
 
     `interrupt`, if given, first ends what the tool started elsewhere; then the tool's own process group is killed.
     """
@@ -131,12 +131,12 @@ async def spawn(
     interrupt: Callable[[], Awaitable[None]] | None = None,
     preexec_fn: Callable[[], None] | None = None,
 ) -> Process:
-    """Start a process in a session of its own; if we are cancelled meanwhile, end it.
+    """Start a process in its own session; if we are cancelled meanwhile, end it.
 
     `streams` are its standard input, output and error. `preexec_fn`, if given, must open the session.
     """
     stdin, stdout, stderr = streams
-    # A session of its own: Ctrl-C in the terminal reaches us, and we end the tool in good order.
+    # In its own session, so that Ctrl-C in the terminal reaches only us, and we end the tool cleanly.
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,
@@ -165,7 +165,7 @@ async def spawn(
 
 
 async def _wait_for_first(process: Process, flooded: asyncio.Event, timeout_s: float | None) -> EndedBy | None:
-    """Wait for the end of the process, a flood or the deadline; return None if the process ended by itself."""
+    """Wait for the process, a flood or the deadline; return None if the process ended on its own."""
     waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(flooded.wait())]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -194,14 +194,14 @@ async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]]
 
 
 def _signal_group(process: Process, signal_number: int) -> None:
-    # The process leads its group; once it is reaped, its number may belong to another process.
+    # The process leads its group; once it is reaped, its pid may belong to another process.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal_number)
 
 
 async def _drain(*captures: Capture) -> None:
-    """Read what is left, but do not wait long for other processes that still hold the pipes."""
+    """Read the remaining output, but do not wait long for other processes that still hold the pipes."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GRACE_S):
             for capture in captures:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox providers by name. The module of a provider is imported when somebody asks for it.
+"""Look up sandbox providers by name. A provider's module is imported only when it is used.
 
 A name is looked up among the registered providers, then the built-in ones, then the entry points of installed packages.
-Some built-in ones are only names that configs use (see `services`); an installed package comes before those.
+Some built-in providers are only names that configs use (see `services`); installed packages take precedence over those.
 """
 
 import importlib
@@ -22,8 +22,8 @@ from nemo_gym.sandbox.providers.services import ENTRY_POINT_GROUP, SERVICES
 
 __all__ = ["create_provider", "get_provider_class", "list_providers", "register_provider"]
 
-_DRIVEN = {"apptainer": "ApptainerProvider", "docker": "DockerProvider", "local": "LocalProvider"}
-_BUILT_IN = {*_DRIVEN, *SERVICES}
+_IMPLEMENTED = {"apptainer": "ApptainerProvider", "docker": "DockerProvider", "local": "LocalProvider"}
+_BUILT_IN = {*_IMPLEMENTED, *SERVICES}
 
 ProviderClass = Callable[..., SandboxProvider]
 
@@ -31,13 +31,13 @@ _registered: dict[str, ProviderClass] = {}
 
 
 def register_provider(name: str, cls: ProviderClass, *, override: bool = False) -> None:
-    """Make `cls` available under `name`; `override` lets it replace the provider that has this name."""
+    """Make `cls` available under `name`; with `override`, it may replace another provider of that name."""
     if not isinstance(name, str) or not name:
         raise SandboxConfigError(f"the name of a sandbox provider must be text, not {name!r}")
     if not override and (name in _registered or name in _BUILT_IN):
         raise SandboxConfigError(
-            f"there is a sandbox provider {name!r} already\n"
-            f"hint: `register_provider({name!r}, ..., override=True)` puts yours in its place"
+            f"sandbox provider {name!r} already exists\n"
+            f"hint: `register_provider({name!r}, ..., override=True)` replaces it"
         )
     _registered[name] = cls
 
@@ -48,12 +48,12 @@ def list_providers() -> list[str]:
 
 
 def get_provider_class(name: str) -> ProviderClass:
-    """Return the class of the provider `name`; its service or engine need not be there."""
+    """Return the class of the provider `name`; its service or engine need not be available."""
     if name in _registered:
         return _registered[name]
-    if name in _DRIVEN:
+    if name in _IMPLEMENTED:
         module = importlib.import_module(f"nemo_gym.sandbox.providers.{name}")
-        found: ProviderClass = getattr(module, _DRIVEN[name])
+        found: ProviderClass = getattr(module, _IMPLEMENTED[name])
         return found
     if (installed := _find_entry_points().get(name)) is not None:
         return _load(installed)
@@ -62,14 +62,14 @@ def get_provider_class(name: str) -> ProviderClass:
         raise UnknownProviderError(
             f"there is no sandbox provider {name!r}.{guess}\navailable: {', '.join(list_providers())}\n"
             f"hint: register one with `nemo_gym.sandbox.register_provider({name!r}, YourProvider)`, or install a "
-            f"package that offers it by an entry point of group {ENTRY_POINT_GROUP!r}"
+            f"package that provides it through an entry point in group {ENTRY_POINT_GROUP!r}"
         )
     service: ProviderClass = SERVICES[name]
     return service
 
 
 def read_provider(config: Any, origin: str, ignored: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
-    """Return the name and the settings in `{name: {settings}}`; `origin` is what to call it in a message."""
+    """Return the name and the settings in `{name: {settings}}`; `origin` names the config in messages."""
     names = [key for key in config if key not in ignored] if isinstance(config, Mapping) else []
     if len(names) != 1:
         found = ", ".join(map(repr, names)) or "none"
@@ -96,7 +96,7 @@ def create_provider(config: Mapping[str, Mapping[str, Any] | None]) -> SandboxPr
     except TypeError as error:
         accepted = ", ".join(inspect.signature(provider_class).parameters) or "none"
         raise SandboxConfigTypeError(
-            f"sandbox provider {name!r} cannot be made from these settings: {error}\nit accepts: {accepted}"
+            f"sandbox provider {name!r} cannot be created from these settings: {error}\nit accepts: {accepted}"
         ) from error
     return provider_class(**keywords)
 

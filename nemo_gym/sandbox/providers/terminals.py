@@ -43,13 +43,13 @@ class TerminalSession:
         return self._closed or self._exited.done()
 
     async def read(self, timeout_s: float | None = None) -> bytes:
-        """Return output as soon as there is some, or nothing when the program has ended."""
+        """Return output as soon as there is some, or b"" when the program has ended."""
         async with asyncio.timeout(timeout_s):
             while not self._closed:
                 try:
                     return os.read(self._output_fd, READ_BYTES)
                 except BlockingIOError:
-                    # A process that the program left behind may still hold the terminal; we do not wait for it.
+                    # Do not wait for a process that the program left behind, which may still hold the terminal.
                     if self._exited.done():
                         break
                     await self._wait_for(self._output_fd, "reader")
@@ -80,13 +80,13 @@ class TerminalSession:
         async with asyncio.timeout(timeout_s):
             code = await asyncio.shield(self._exited)
         if self._return_code is None:
-            told = os.pread(self._report.fileno(), READ_BYTES, 0) if self._report is not None else b""
-            shown = json.loads(told)["return_code"] if told else code
-            self._return_code = 128 - shown if shown < 0 else shown
+            report = os.pread(self._report.fileno(), READ_BYTES, 0) if self._report is not None else b""
+            code = json.loads(report)["return_code"] if report else code
+            self._return_code = 128 - code if code < 0 else code
         return self._return_code
 
     async def close(self) -> None:
-        """End the program and all that it started; idempotent."""
+        """End the program and everything it started; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -123,16 +123,16 @@ async def open_terminal(
     interrupt: Callable[[], Awaitable[None]] | None = None,
     report: IO[bytes] | None = None,
 ) -> TerminalSession:
-    """Start `argv` in a terminal of its own, or with plain streams if `spec` says so.
+    """Start `argv` in its own terminal, or with plain streams if `spec` says so.
 
-    `controlling` makes it the controlling terminal of `argv`, so that Ctrl-C and changes of size reach the program.
+    `controlling` makes it the controlling terminal of `argv`, so that Ctrl-C and resizes reach the program.
     If `argv` runs the program for us, it writes the program's `return_code` to `report`, as JSON.
     """
     if spec.pty:
         ours, theirs = os.openpty()
         output_fd, input_fd, their_input, their_output = ours, ours, theirs, theirs
     else:
-        # Not a pair of sockets: bash takes one for a remote login and reads its start files.
+        # Not a socket pair: bash takes one for a remote login and reads its startup files.
         (output_fd, their_output), (their_input, input_fd) = os.pipe(), os.pipe()
 
     def take_terminal() -> None:
@@ -146,9 +146,9 @@ async def open_terminal(
         try:
             if spec.pty:
                 set_size(their_input, spec.rows, spec.cols)
-            before = take_terminal if controlling and spec.pty else None
+            preexec_fn = take_terminal if controlling and spec.pty else None
             streams = (their_input, their_output, their_output)
-            process = await spawn(argv, env, streams, pass_fds, interrupt, before)
+            process = await spawn(argv, env, streams, pass_fds, interrupt, preexec_fn)
         except OSError as error:
             raise SandboxPtyError(f"cannot open a terminal: {error}") from error
         finally:

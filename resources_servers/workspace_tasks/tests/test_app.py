@@ -324,7 +324,7 @@ async def test_a_folder_without_tasks_and_a_bug_that_fits_nowhere_are_refused(tm
     (tmp_path / "one" / "hidden_tests.py").write_text("from a import x\n\ndef test_x():\n    assert x == 1\n")
     bug = {"name": "b", "difficulty": "easy", "report": "r", "changes": {"a.py": [["y", "z"]]}}
     (tmp_path / "one" / "bugs.yaml").write_text(json.dumps([bug]))
-    with pytest.raises(TaskError, match=r"replaces what is not once in 'a.py': 'y'"):
+    with pytest.raises(TaskError, match=r"replaces text that is not in 'a.py' exactly once: 'y'"):
         load_tasks(tmp_path)
 
 
@@ -342,7 +342,7 @@ async def test_tasks_of_ones_own_can_be_played(tmp_path):
 
 async def test_hidden_tests_that_every_sandbox_shows_are_refused(monkeypatch):
     monkeypatch.setattr(app.sys, "base_prefix", str(Path(app.__file__).parent))
-    with pytest.raises(GymError, match=r"the hidden tests lie in .*\n.*virtual environment"):
+    with pytest.raises(GymError, match=r"the hidden tests are in .*\n.*virtual environment"):
         build_server(WorkspaceTasksResourcesServer)
 
 

@@ -367,7 +367,7 @@ async def test_tools_are_refused_after_the_end(monkeypatch):
         await ask(rollout, "Hello.")
 
     await run(monkeypatch, play)
-    with pytest.raises(RolloutFailure, match="after the end of the rollout"):
+    with pytest.raises(RolloutFailure, match="after the rollout had ended"):
         await given[0].call_tool("add", {"number": 1})
 
 

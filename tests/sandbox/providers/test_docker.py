@@ -292,7 +292,7 @@ async def test_an_engine_out_of_reach_failed_for_the_sandbox_and_says_what_to_ch
     (docker.folder / "daemon-is-down").touch()
     result = await box.exec("true")
     assert (result.return_code, result.error_type) == (125, "sandbox")
-    assert re.search(r"Cannot connect .*\nhint: is the engine running", result.stderr)
+    assert re.search(r"Cannot connect .*\nhint: check with `docker info`", result.stderr)
     with pytest.raises(SandboxCreateError, match="Cannot connect"):
         await sandbox().start()
     (docker.folder / "daemon-is-down").unlink()

@@ -57,7 +57,7 @@ def test_a_registered_provider_is_there_like_the_others():
 @pytest.mark.parametrize("name", ["own", "docker", "daytona"])
 def test_a_name_that_is_taken_is_only_given_away_on_demand(name):
     registry.register_provider("own", dict)
-    with pytest.raises(ValueError, match=rf"a sandbox provider '{name}' already\nhint: .*override=True"):
+    with pytest.raises(ValueError, match=rf"sandbox provider '{name}' already exists\nhint: .*override=True"):
         registry.register_provider(name, Own)
     registry.register_provider(name, Own, override=True)
     assert isinstance(registry.create_provider({name: None}), Own)

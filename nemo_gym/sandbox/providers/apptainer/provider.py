@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandboxes as Apptainer instances, through the `apptainer` program (or `singularity`): no root, no daemon.
 
-The name of an instance holds its expiry: `apptainer instance list` shows the instances, and making a sandbox stops the
-expired ones. Processes share the machine's network unless `extra_start_args` say otherwise. A command can become no
-other user than root, by a user mapping. Of the machine's home folders, /tmp and environment, an instance sees only what
+An instance's name contains its expiry time: `apptainer instance list` shows the instances, and creating a sandbox stops
+expired ones. Processes share the machine's network unless `extra_start_args` say otherwise. Commands run as our own
+user, or as root through a user mapping. Of the machine's home folders, /tmp and environment, an instance sees only what
 is bound or passed.
 """
 
@@ -62,14 +62,14 @@ WRITABLE = ("--writable", "--writable-tmpfs", "--overlay", "-w", "-o")
 
 @dataclass(frozen=True)
 class ApptainerCreateConfig:
-    """How to make instances; `SandboxSpec.provider_options` overrides this for one sandbox."""
+    """How to create instances; `SandboxSpec.provider_options` overrides this for one sandbox."""
 
     mount_point: str = "/sandbox"
-    """Where commands have a folder on disk; what they write elsewhere is kept in memory."""
+    """Where commands have a folder on disk; anything they write elsewhere is kept in memory."""
     start_timeout_s: float = 600
-    """How long starting may take, image download included, unless the spec gives a time."""
+    """How long starting may take, including the image download, unless the spec sets a limit."""
     extra_start_args: Sequence[str] = field(default_factory=list)
-    """Further arguments of `apptainer instance start`, before the image, e.g. ["--net", "--network", "none"]."""
+    """Extra arguments for `apptainer instance start`, before the image, e.g. ["--net", "--network", "none"]."""
     apply_resource_limits: bool = True
     """Whether to enforce the spec's limits on CPU and memory, which needs cgroups that the user may manage."""
 
@@ -79,20 +79,20 @@ class ApptainerExecConfig:
     """How to run commands."""
 
     default_timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S
-    """Deadline of commands whose caller gives none."""
+    """Deadline for commands whose caller sets none."""
     fakeroot_for_root: bool = True
-    """Let commands run as root, by a user mapping (/etc/subuid)."""
+    """Let commands run as root, through a user mapping (/etc/subuid)."""
     default_binds: Sequence[str] = field(default_factory=list)
     """Bind mounts of every sandbox, as `host:container[:ro]`."""
     extra_exec_args: Sequence[str] = field(default_factory=list)
-    """Further arguments of `apptainer exec`, before the instance."""
+    """Extra arguments for `apptainer exec`, before the instance."""
     concurrency: int = 32
     """How many commands of this provider run at a time; waiting does not count towards the deadline."""
 
 
 @dataclass(frozen=True)
 class ApptainerProbeConfig(ProbeConfig):
-    """The command that shows whether a new instance works."""
+    """The command that checks a new instance."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class ApptainerProvider(EngineProvider):
             max_output_bytes=max_output_bytes,
             transfer_timeout_s=transfer_timeout_s,
         )
-        # Variables with this prefix reach the container, whose environment is otherwise clean, and no value shows in
-        # the list of processes.
+        # Only variables with this prefix reach the container. Unlike arguments, their values do not show in the
+        # list of processes.
         self._variables = "SINGULARITY" if Path(executable).name == "singularity" else "APPTAINER"
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -182,12 +182,12 @@ class ApptainerProvider(EngineProvider):
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Stop the instance and all that runs in it, and remove its folder."""
+        """Stop the instance and everything in it, and remove its folder."""
         await self._close_terminals(handle)
         timer = self._timers.pop(handle.sandbox_id, None)
         if timer is not None:
             timer.cancel()
-        # Killed at once, so that what runs inside cannot delay it.
+        # SIGKILL at once, so that programs inside cannot delay it.
         stopped = await self._run_client(["instance", "stop", "--signal", "SIGKILL", handle.sandbox_id])
         if stopped.return_code != 0 and not any(phrase in quote_end(stopped.stderr).lower() for phrase in GONE):
             raise SandboxError(f"cannot stop sandbox {handle.sandbox_id!r}: {quote_end(stopped.stderr)}")
@@ -195,10 +195,10 @@ class ApptainerProvider(EngineProvider):
         try:
             await asyncio.to_thread(remove_folder, str(staging))
         except OSError as error:  # files of another user of the mapping
-            LOG.warning("the folder %s of an apptainer sandbox could not be removed: %s", staging, error)
+            LOG.warning("cannot remove the folder %s of an apptainer sandbox: %s", staging, error)
 
     async def aclose(self) -> None:
-        """Wait for the sandboxes that are ending."""
+        """Wait for sandboxes that are still ending."""
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
@@ -258,17 +258,17 @@ class ApptainerProvider(EngineProvider):
         return False
 
     async def _prepare(self, handle: SandboxHandle, spec: SandboxSpec, what: str) -> None:
-        """Make the working folder and start the entrypoint."""
+        """Create the working folder and start the entrypoint."""
         steps = [[SHELL, "-c", 'mkdir -p -- "$1"', "sandbox", spec.workdir]] if spec.workdir else []
         if spec.entrypoint is not None:
             main = [SHELL, "-c", spec.entrypoint] if isinstance(spec.entrypoint, str) else list(spec.entrypoint)
             steps.append([SHELL, "-c", RUN_ENTRYPOINT, "sandbox", *main])
         for argv in steps:
-            # The working folder does not exist yet for the command that makes it.
+            # The working folder does not exist yet when its own `mkdir` runs.
             cwd = "/" if argv is steps[0] and spec.workdir else None
             completed, cause = await self._run(handle, SandboxCommand(argv, CONTROL_TIMEOUT_S, cwd))
             if cause is not None or completed.return_code != 0:
-                raise SandboxCreateError(f"cannot make {what}: it cannot run commands\n{quote_end(completed.stderr)}")
+                raise SandboxCreateError(f"cannot create {what}: it cannot run commands\n{quote_end(completed.stderr)}")
 
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         reason = quote_end(completed.stderr)
@@ -286,7 +286,7 @@ class ApptainerProvider(EngineProvider):
         return {entry["instance"] for entry in json.loads(listed.stdout or b"{}").get("instances") or ()}
 
     async def _stop_expired(self) -> None:
-        """Stop expired instances, whose owner did not."""
+        """Stop expired instances that their owners left running."""
         with contextlib.suppress(SandboxError):
             for name in await self._list_instances():
                 if _read_expiry(name) != NEVER and _read_expiry(name) < time.time():
@@ -305,7 +305,7 @@ class ApptainerProvider(EngineProvider):
     def _log_failed_end(self, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            LOG.warning("a sandbox whose time to live is over could not be stopped: %s", task.exception())
+            LOG.warning("cannot stop a sandbox whose time to live is over: %s", task.exception())
 
 
 @contextlib.contextmanager
@@ -326,14 +326,14 @@ def _locate_staging(instance: str) -> Path:
 
 
 def _build_image_reference(image: str) -> str:
-    """Return a file or a reference with a scheme as it is; a bare name is an image in a container registry."""
+    """Return a path or a reference with a scheme unchanged; a bare name is an image in a container registry."""
     if "://" in image or image.endswith(".sif") or image.startswith(("/", ".")):
         return image
     return f"docker://{image}"
 
 
 def _read_expiry(instance: str) -> int:
-    """Return the Unix time at which an instance of ours expires; NEVER for those of others."""
+    """Return the Unix time at which one of our instances expires; NEVER for any other instance."""
     prefix, _, rest = instance.partition(f"{NAME_PREFIX}-")
     number = rest.partition("-")[0]
     return int(number) if not prefix and number.isdigit() else NEVER

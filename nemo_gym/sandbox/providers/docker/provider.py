@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandboxes as Docker containers, through the `docker` program or a compatible one such as Podman.
 
-The container removes itself when its main process ends, which it does after the time to live, so nothing is left behind
-if its owner dies. `docker ps --filter label=nemo-gym.sandbox` lists the containers. Limits on disk space and the choice
-of a GPU type are left to the engine's own configuration.
+A container removes itself when its main process ends, at the latest after its time to live, so nothing is left behind
+if its owner dies. `docker ps --filter label=nemo-gym.sandbox` lists the containers. Disk limits and the choice of a GPU
+type are left to the engine's own configuration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +39,10 @@ from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Compl
 LABEL = "nemo-gym.sandbox"
 INSTALL_HINT = "install Docker Engine (docs.docker.com/engine/install), or set `executable: podman` if you have Podman"
 DEFAULT_PIDS_LIMIT = 4096
-# The shell stays, because the first process of a container cannot be killed from inside.
+# The shell stays the first process of the container, because that one cannot be killed from inside.
 MAIN_PROCESS = 'ttl=$1; shift; "$@" & main=$!; { sleep "$ttl"; kill -9 "$main"; } >/dev/null 2>&1 & wait "$main"'
 FIND_SHELL = "command -v bash >/dev/null 2>&1 && echo bash || echo sh"
-# Passed by value: variables that the client program reads itself, and the mark, which the client must not have.
+# Passed by value: variables that the client program itself reads, and the mark, which the client must not have.
 CLIENT_VARIABLES = ("PATH", "HOME", EXEC_MARK)
 CLIENT_PREFIXES = ("DOCKER_", "LD_")
 GONE = ("No such container", "is not running", "no such object", "No such object")
@@ -60,16 +60,16 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class DockerCreateConfig:
-    """How to make containers; `SandboxSpec.provider_options` overrides this for one sandbox."""
+    """How to create containers; `SandboxSpec.provider_options` overrides this for one sandbox."""
 
     keepalive_shell: str = SHELL
     """Shell that runs `keepalive_cmd`."""
     keepalive_cmd: str = "exec sleep 2147483647"
     """Main process of a sandbox without an entrypoint."""
     start_timeout_s: float = 600
-    """How long starting may take, image download included, unless the spec gives a time."""
+    """How long starting may take, including the image download, unless the spec sets a limit."""
     use_init: bool = True
-    """Run the engine's init process, which collects orphans."""
+    """Run the engine's init process, which reaps orphans."""
     network: str | None = None
     """Network to join; "none" for no network at all, None for the engine's default."""
     read_only: bool = False
@@ -79,9 +79,9 @@ class DockerCreateConfig:
     security_opt: Sequence[str] = field(default_factory=list)
     """Security options. "no-new-privileges" is added unless it is named here, e.g. as "no-new-privileges=false"."""
     pids_limit: int | None = None
-    """How many processes the container may have; None means 4096, -1 any number."""
+    """How many processes the container may have; None means 4096, -1 no limit."""
     extra_run_args: Sequence[str] = field(default_factory=list)
-    """Further arguments of `docker run`, before the image."""
+    """Extra arguments for `docker run`, before the image."""
     apply_resource_limits: bool = True
     """Whether to enforce the spec's limits on CPU and memory."""
     publish_host: str = "127.0.0.1"
@@ -93,9 +93,9 @@ class DockerExecConfig:
     """How to run commands."""
 
     default_timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S
-    """Deadline of commands whose caller gives none."""
+    """Deadline for commands whose caller sets none."""
     extra_exec_args: Sequence[str] = field(default_factory=list)
-    """Further arguments of `docker exec`, before the container."""
+    """Extra arguments for `docker exec`, before the container."""
     concurrency: int = 32
     """How many commands of this provider run at a time; waiting does not count towards the deadline."""
     exec_shell: str | None = None
@@ -104,7 +104,7 @@ class DockerExecConfig:
 
 @dataclass(frozen=True)
 class DockerProbeConfig(ProbeConfig):
-    """The command that shows whether a new container works."""
+    """The command that checks a new container."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class DockerOptions(DockerCreateConfig):
     volumes: Sequence[str] = ()
     """Bind mounts, as `host:container[:ro]`."""
     run_args: Sequence[str] = ()
-    """Further arguments of `docker run` for this sandbox."""
+    """Extra arguments for `docker run` for this sandbox."""
 
 
 def _require_docker() -> str:
@@ -159,7 +159,7 @@ class DockerProvider(EngineProvider):
             handle.raw = await self._find_shell(handle, options.keepalive_shell, what)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return what the engine says about the container; one that is gone has stopped."""
+        """Return the state that the engine reports; a container that is gone has stopped."""
         state = await self._inspect(handle, "{{.State.Status}}")
         return SandboxStatus.STOPPED if state is None else STATUSES.get(state, SandboxStatus.UNKNOWN)
 
@@ -170,7 +170,7 @@ class DockerProvider(EngineProvider):
         if shown.return_code != 0 or not address:
             raise SandboxError(
                 f"port {port} of sandbox {handle.sandbox_id!r} is not published: {quote_end(shown.stderr)}\n"
-                f"hint: name it when the sandbox is made, `ports: [{port}]` of the sandbox spec"
+                f"hint: declare it in the sandbox spec: `ports: [{port}]`"
             )
         host, _, published = address.rpartition(":")
         return SandboxEndpoint(f"http://{'127.0.0.1' if host in {'0.0.0.0', '[::]'} else host}:{published}")
@@ -200,8 +200,8 @@ class DockerProvider(EngineProvider):
         found = completed.stdout.decode(errors="replace").strip()
         if cause is not None or completed.return_code != 0 or found not in {"bash", "sh"}:
             raise SandboxCreateError(
-                f"cannot make {what}: it cannot run commands\n{quote_end(completed.stderr)}\n"
-                "hint: does the image have a shell? `create: {keepalive_shell: ...}` names another than /bin/sh"
+                f"cannot create {what}: it cannot run commands\n{quote_end(completed.stderr)}\n"
+                "hint: does the image have a shell? `create: {keepalive_shell: ...}` sets one other than /bin/sh"
             )
         return found
 
@@ -242,8 +242,8 @@ class DockerProvider(EngineProvider):
         if _mentions(shown, GONE):
             return None
         raise SandboxNotRunningError(
-            f"cannot ask about docker sandbox {handle.sandbox_id!r}: {quote_end(shown.stderr)}\n"
-            "hint: is the engine running? `docker info` tells"
+            f"cannot inspect docker sandbox {handle.sandbox_id!r}: {quote_end(shown.stderr)}\n"
+            "hint: check with `docker info` that the engine is running"
         )
 
 
@@ -275,7 +275,7 @@ def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptio
     wanted = spec.resources
     if options.apply_resource_limits:
         arguments += ["--cpus", f"{wanted.cpu:g}"] if wanted.cpu else []
-        # The same limit for memory and swap: a sandbox without memory ends instead of slowing down the machine.
+        # Same limit for memory and swap: a sandbox that is out of memory ends instead of slowing down the machine.
         memory = f"{wanted.memory_mib}m"
         arguments += ["--memory", memory, "--memory-swap", memory] if wanted.memory_mib else []
     arguments += ["--gpus", str(wanted.gpu)] if wanted.gpu else []

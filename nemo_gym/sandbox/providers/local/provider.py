@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandboxes on this machine, for model-written code where there is no container engine.
 
-Bubblewrap isolates them where it works, else the kernel's own rules do, and the log says which. Where neither works,
-sandboxes are refused unless the config says `isolation: none`. Only files last from one command to the next: processes
-end with the command that started them. There are no images, no ports and no GPUs.
+They are isolated by bubblewrap where it works, else by the kernel's own rules; the log says which. Where neither works,
+sandboxes are refused unless the config says `isolation: none`. Only files persist between commands: processes end with
+the command that started them. There are no images, no ports and no GPUs.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
-# Bubblewrap opens a session without a terminal; another session takes ours, so that Ctrl-C reaches the program.
+# Bubblewrap starts a session without a terminal. Start another that takes ours, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
 IsolationChoice = Literal["auto", "bubblewrap", "rlimits", "none"]
@@ -78,11 +78,11 @@ class LocalProvider(CommandProvider):
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         transfer_timeout_s: float = 600.0,
     ) -> None:
-        """Set the limits of all sandboxes.
+        """Set the limits for all sandboxes.
 
         `run_as` is the user of the commands if we are root; otherwise they run as our own user. `memory_mib` limits all
         processes of a command together, and `max_disk_mib` all files of a sandbox, unless the spec's resources say
-        otherwise. `read_only_paths` are folders that commands may see besides /usr.
+        otherwise. `read_only_paths` are folders besides /usr that commands may read.
         """
         super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
         if isolation not in get_args(IsolationChoice):
@@ -96,7 +96,7 @@ class LocalProvider(CommandProvider):
         self._chosen: LocalIsolation | None = None
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Make the folders of a sandbox and check that commands run there."""
+        """Create the folders of a sandbox and check that commands run in it."""
         _refuse_unsupported(spec)
         await asyncio.to_thread(remove_expired, self._base_dir)
         sandbox = await asyncio.to_thread(self._make_folders, spec)
@@ -106,31 +106,31 @@ class LocalProvider(CommandProvider):
                 self._chosen = await self._choose_isolation(handle)
             if sandbox.sockets and self._chosen != "bubblewrap":
                 raise SandboxCreateError(
-                    "sockets of this machine can be lent to a local sandbox only under bubblewrap, and this one has "
-                    f"the isolation {self._chosen!r}\nhint: install the package `bubblewrap` and allow user namespaces"
+                    "a local sandbox can use sockets of this machine only under bubblewrap, but its isolation is "
+                    f"{self._chosen!r}\nhint: install the package `bubblewrap` and allow user namespaces"
                 )
             handle = replace(handle, raw=replace(sandbox, isolation=self._chosen))
             problem = await self._find_problem(handle)
             if problem is not None:
                 raise SandboxCreateError(
-                    f"cannot make a local sandbox in {sandbox.root!r}: it cannot run commands: {problem}\n"
-                    f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
+                    f"cannot create a local sandbox in {sandbox.root!r}: it cannot run commands: {problem}\n"
+                    f"hint: can user {self._run_as!r} enter that folder? If not, set `base_dir`"
                 )
             _get_sandbox(handle).save()
         except BaseException:
-            # Also on cancellation: nobody will own this folder.
+            # Also on cancellation: nobody would own this folder.
             await self.close(handle)
             raise
         return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return `RUNNING` until its folder is removed or its time is over."""
+        """Return `RUNNING` until the folder is removed or the time to live is over."""
         sandbox = _get_sandbox(handle)
         alive = sandbox.work.is_dir() and time.time() < sandbox.expires_at
         return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Kill what still runs and remove the folders."""
+        """Kill all remaining processes and remove the folders."""
         await self._close_terminals(handle)
 
         def end() -> None:
@@ -144,11 +144,11 @@ class LocalProvider(CommandProvider):
         """Do nothing: the provider holds nothing between calls."""
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
-        # The rest is in the state file in that folder, which only its owner can read.
+        # The rest is in that folder's state file, which only its owner can read.
         return {"root": _get_sandbox(handle).root}
 
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """Return the handle of a sandbox that another process on this machine made."""
+        """Return the handle of a sandbox that another process on this machine created."""
         root = Path(state["root"])
         if root.name != sandbox_id or not (root / STATE_FILE).is_file():
             raise SandboxNotRunningError(f"no local sandbox {sandbox_id!r} in {str(root)!r}: it may have ended")
@@ -158,15 +158,15 @@ class LocalProvider(CommandProvider):
         return _get_sandbox(handle).translate_path(path)
 
     async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
-        left_s = await self._check_time_left(handle, command.user)
-        timeout_s = left_s if command.timeout_s is None else min(left_s, command.timeout_s)
+        remaining_s = await self._check_time_left(handle, command.user)
+        timeout_s = remaining_s if command.timeout_s is None else min(remaining_s, command.timeout_s)
         settings = self._build_settings(handle, replace(command, timeout_s=timeout_s))
         with _make_memory_file(json.dumps(settings).encode()) as settings_file, _make_memory_file() as report:
             fds = (settings_file.fileno(), report.fileno())
             completed = await run_program(
                 _build_supervisor_argv(fds),
                 env={},
-                # The supervisor enforces the deadline; this timeout is for a supervisor that hangs.
+                # The supervisor enforces the deadline; this timeout is for when it hangs.
                 timeout_s=timeout_s + supervisor.KILL_PATIENCE_S + GRACE_S,
                 stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
                 stdout=None if command.stdout is None else command.stdout.fileno(),
@@ -174,25 +174,25 @@ class LocalProvider(CommandProvider):
                 max_output_bytes=self._max_output_bytes,
             )
             report.seek(0)
-            told = report.read()
-        if not told:
-            # The supervisor itself was killed, so its processes have to be found another way.
+            outcome_json = report.read()
+        if not outcome_json:
+            # The supervisor itself was killed, so find its processes by their mark.
             await asyncio.to_thread(kill_marked, handle.sandbox_id)
             return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
-        ended = json.loads(told)
-        if ended["survivors"]:
-            LOG.warning("%s processes of sandbox %r could not be killed", ended["survivors"], handle.sandbox_id)
-        return replace(completed, return_code=ended["return_code"]), completed.ended_by or ended["error_type"]
+        outcome = json.loads(outcome_json)
+        if outcome["survivors"]:
+            LOG.warning("cannot kill %s processes of sandbox %r", outcome["survivors"], handle.sandbox_id)
+        return replace(completed, return_code=outcome["return_code"]), completed.ended_by or outcome["error_type"]
 
     async def _check_time_left(self, handle: SandboxHandle, user: str | int | None) -> float:
-        """Return how long the sandbox has to live; raise if it cannot run a command for `user`."""
+        """Return how long the sandbox has left; raise if it has ended or cannot run commands as `user`."""
         if user is not None:
             raise SandboxConfigError(
                 f"a local sandbox cannot run a command as user {str(user)!r}\n"
-                "hint: leave `user` unset; `run_as` of the provider chooses the user for all commands when we are root"
+                "hint: leave `user` unset; if we are root, the provider's `run_as` sets the user of all commands"
             )
         if await self.status(handle) is not SandboxStatus.RUNNING:
-            raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
+            raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: it was stopped or expired")
         return _get_sandbox(handle).expires_at - time.time()
 
     def _build_settings(self, handle: SandboxHandle, command: SandboxCommand) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class LocalProvider(CommandProvider):
         if sandbox.isolation == "bubblewrap":
             shared = [*self._read_only_paths, *sandbox.sockets.values()]
             become = None
-            if uid is not None and gid is not None and not all(map(_can_everybody_reach, shared)):
+            if uid is not None and gid is not None and not all(map(_is_reachable_by_all, shared)):
                 become, uid, gid = (uid, gid), None, None
             prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become)
         return {
@@ -227,8 +227,8 @@ class LocalProvider(CommandProvider):
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
-        left_s = await self._check_time_left(handle, spec.user)
-        command = SandboxCommand([SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], left_s, spec.cwd, env)
+        remaining_s = await self._check_time_left(handle, spec.user)
+        command = SandboxCommand([SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], remaining_s, spec.cwd, env)
         settings = self._build_settings(handle, command)
         report = _make_memory_file()
         with contextlib.ExitStack() as on_failure, _make_memory_file(json.dumps(settings).encode()) as settings_file:
@@ -243,7 +243,7 @@ class LocalProvider(CommandProvider):
     def _make_folders(self, spec: SandboxSpec) -> LocalSandbox:
         if missing := [path for path in self._read_only_paths if not os.path.exists(path)]:
             raise SandboxCreateError(
-                f"a local sandbox cannot show {', '.join(map(repr, missing))}: there is no such folder\n"
+                f"a local sandbox cannot show {', '.join(map(repr, missing))}: no such file or folder\n"
                 "hint: check `read_only_paths`"
             )
         root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=self._base_dir))
@@ -253,7 +253,7 @@ class LocalProvider(CommandProvider):
             if uid is not None and gid is not None:
                 os.chown(root / name, uid, gid)
         if uid is not None and gid is not None:
-            # The commands' user must be able to pass through, but not to list the folder.
+            # The commands' user may enter the folder, but not list it.
             os.chown(root, -1, gid)
             root.chmod(0o710)
         return LocalSandbox(
@@ -268,9 +268,9 @@ class LocalProvider(CommandProvider):
         )
 
     async def _choose_isolation(self, handle: SandboxHandle) -> LocalIsolation:
-        """Choose bubblewrap if it is wanted and works here, else the kernel's rules, and log the choice."""
+        """Choose bubblewrap if it is allowed and works here, else the kernel's rules, and log the choice."""
         if self._isolation == "none":
-            LOG.warning("local sandboxes are not isolated from files and network: the config asks for it")
+            LOG.warning("local sandboxes are not isolated from files and network, as the config asks")
             return "none"
         chosen = await choose_isolation(
             self._isolation, self._bubblewrap, lambda isolation: self._find_problem(_with_isolation(handle, isolation))
@@ -281,23 +281,23 @@ class LocalProvider(CommandProvider):
             return "bubblewrap"
         if chosen.isolation == "rlimits":
             LOG.warning(
-                "local sandboxes run without bubblewrap, under the kernel's rules for files and calls: %s", problem
+                "local sandboxes run without bubblewrap, under the kernel's file and system call rules: %s", problem
             )
             return "rlimits"
         if self._isolation == "bubblewrap":
             raise SandboxCreateError(
-                f"cannot make a local sandbox with bubblewrap: {problem}\n"
+                f"cannot create a local sandbox with bubblewrap: {problem}\n"
                 "hint: install the package `bubblewrap` and allow user namespaces, or set `isolation: rlimits`"
             )
         raise SandboxCreateError(
-            f"cannot make a local sandbox: {problem}; and without bubblewrap nothing can be hidden: "
+            f"cannot create a local sandbox: {problem}; and without bubblewrap nothing can be hidden: "
             f"{chosen.without_limits}\n"
-            "hint: install the package `bubblewrap`; or use the `docker` provider; or, to let commands use this "
-            "machine's files and networks with the rights of their user, set `isolation: none`"
+            "hint: install the package `bubblewrap`, or use the `docker` provider, or set `isolation: none` to give "
+            "commands access to this machine's files and networks with the rights of their user"
         )
 
     async def _find_problem(self, handle: SandboxHandle) -> str | None:
-        """Run a first command and return why it failed, if it did."""
+        """Run a test command and return why it failed, if it did."""
         completed, cause = await self._run(handle, SandboxCommand([SHELL, "-c", ":"], 30))
         if cause is None and completed.return_code == 0:
             return None
@@ -305,7 +305,7 @@ class LocalProvider(CommandProvider):
 
 
 def _make_memory_file(content: bytes = b"") -> IO[bytes]:
-    """Return a file in memory; unlike arguments, its content does not show in the list of processes."""
+    """Return an in-memory file; unlike arguments, its content does not show in the list of processes."""
     file = os.fdopen(os.memfd_create("nemo-gym-sandbox"), "w+b", buffering=0)
     file.write(content)
     file.seek(0)
@@ -317,7 +317,7 @@ def _build_supervisor_argv(fds: Sequence[int]) -> list[str]:
 
 
 def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
-    """Return the user and group to become, or None to keep ours."""
+    """Return the user and group to switch to, or None to keep ours."""
     if os.geteuid() != 0 or run_as == "root":
         return None, None
     try:
@@ -327,13 +327,13 @@ def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
     return entry.pw_uid, entry.pw_gid
 
 
-def _can_everybody_reach(path: str) -> bool:
-    """Return whether every user may pass through the folders above `path`."""
+def _is_reachable_by_all(path: str) -> bool:
+    """Return whether every user may enter the folders above `path`."""
     return all(parent.stat().st_mode & 0o001 for parent in Path(path).absolute().parents)
 
 
 def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:
-    # With the default working folder: if bubblewrap cannot mount the spec's, bubblewrap is not to blame.
+    # With the default working folder: failing to mount the spec's own would not mean that bubblewrap is broken.
     return replace(handle, raw=replace(_get_sandbox(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
 
 
@@ -347,11 +347,11 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
         )
     unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
     if unused:
-        LOG.info("a local sandbox ignores %s: commands see this machine's programs", " and ".join(unused))
+        LOG.info("a local sandbox ignores %s: commands use this machine's programs", " and ".join(unused))
 
 
 def _read_options(spec: SandboxSpec) -> dict[str, Any]:
-    """Return what the spec says about the world outside: `{"sockets": {inside: outside}, "network": bool}`."""
+    """Return the sockets and the network access that the spec's `provider_options` grant."""
     options = spec.provider_options
     return {"sockets": dict(options.get("sockets") or {}), "has_network": bool(options.get("network"))}
 

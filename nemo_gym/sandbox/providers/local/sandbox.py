@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sandbox on this machine: where its files are, and what its commands see of the machine.
 
-With bubblewrap or `rlimits` they see a read-only system and the sandbox's own folders, without networks: see
-`nemo_gym._execution.isolation`. With `none` there are only the supervisor's limits: a command sees the machine's files
-and networks with the rights of its user.
+With bubblewrap or `rlimits` they see a read-only system and the sandbox's own folders, and no network: see
+`nemo_gym._execution.isolation`. With `none` there are only the supervisor's limits: commands can use the machine's
+files and networks with the rights of their user.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
 DEFAULT_WORKDIR = "/workspace"
 STATE_FILE = "state.json"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# For commands that look up file types or check certificates.
+# The extra ones are for commands that look up file types or check certificates.
 COMMAND_ETC_FILES = (*ETC_FILES, "mime.types", "ssl")
 
 
@@ -43,28 +43,28 @@ class LocalSandbox:
     root: str
     isolation: LocalIsolation
     workdir: str
-    """Working folder as commands see it (bubblewrap) or as the spec named it (rlimits, none)."""
+    """Working folder as commands see it (bubblewrap) or as the spec names it (rlimits, none)."""
     env: Mapping[str, str]
     memory_mib: int
     disk_mib: int
     expires_at: float
     sockets: Mapping[str, str] = field(default_factory=dict)
-    """Sockets of this machine that commands may connect to: where they see each, and where it is."""
+    """Sockets of this machine that commands may connect to: path inside -> path outside."""
     has_network: bool = False
-    """Whether commands share the networks of this machine."""
+    """Whether commands share this machine's networks."""
 
     @property
     def work(self) -> Path:
-        """Return where the working folder really is."""
+        """The real path of the working folder."""
         return Path(self.root) / "work"
 
     @property
     def tmp(self) -> Path:
-        """Return where the private temporary folder really is."""
+        """The real path of the private temporary folder."""
         return Path(self.root) / "tmp"
 
     def translate_path(self, path: str) -> str:
-        """Return `path` as commands see it: unchanged with bubblewrap, else moved to where the folders really are."""
+        """Return `path` as commands see it: unchanged with bubblewrap, else mapped to the real folders."""
         absolute = os.path.normpath(os.path.join(self.workdir, path))
         if self.isolation == "bubblewrap" or _is_within(absolute, self.root):
             return absolute
@@ -81,7 +81,7 @@ class LocalSandbox:
         return {"PATH": SYSTEM_PATH, "HOME": home, "TMPDIR": tmp, "LANG": "C.UTF-8"}
 
     def save(self) -> None:
-        """Save what another process needs to connect; only the owner can read it, as it holds `env`."""
+        """Save the state that another process needs to connect; only the owner can read it, as it holds `env`."""
         fd = os.open(Path(self.root) / STATE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, "w", encoding="utf-8") as out:
             json.dump({"schema": 1, **asdict(self)}, out)
@@ -96,9 +96,9 @@ class LocalSandbox:
     def build_bubblewrap_prefix(
         self, bubblewrap: str, folder: str, read_only_paths: Sequence[str], become: tuple[int, int] | None = None
     ) -> list[str]:
-        """Return the `bwrap` call that goes before a command.
+        """Return the `bwrap` call to put before a command.
 
-        `become`: it is called as root, who sees paths that the command's user can't reach, and becomes that user last.
+        With `become`, it starts as root, to see paths that the command's user cannot reach, and then becomes that user.
         """
         executable = shutil.which(bubblewrap) or bubblewrap
         if become is None:
@@ -107,7 +107,7 @@ class LocalSandbox:
             options = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         options += ["--share-net"] if self.has_network else []
         shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
-        # The sandbox's own /tmp hides what lies in the machine's.
+        # The sandbox's own /tmp hides the machine's, so paths in there are mounted again.
         for path in (path for path in read_only_paths if _is_within(path, "/tmp")):
             for parent in reversed(Path(path).parents[:-2]):
                 shared += ["--perms", "0755", "--dir", str(parent)]
@@ -121,13 +121,13 @@ class LocalSandbox:
             folder="/" if become else folder,
         )
         if become is not None:
-            # Root without its capabilities can't enter the folder of another user.
+            # Root without capabilities cannot enter another user's folder, so change to it afterwards.
             prefix += ["setpriv", f"--reuid={become[0]}", f"--regid={become[1]}", "--clear-groups", "--"]
             prefix += ["env", "-C", folder]
         return prefix
 
     def list_visible_paths(self, read_only_paths: Sequence[str]) -> dict[str, list[str]]:
-        """Return what a command may read, and what it may change, without bubblewrap."""
+        """Return what a command may read and write without bubblewrap."""
         readable = [*list_system_paths(COMMAND_ETC_FILES), *read_only_paths]
         return {"readable": readable, "writable": [str(self.work), str(self.tmp)]}
 
@@ -138,13 +138,13 @@ def _is_within(path: str, folder: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _can_disable_namespaces(executable: str) -> bool:
-    """Return whether this bubblewrap, of version 0.8 or later, can keep commands from making user namespaces."""
-    said = subprocess.run([executable, "--help"], capture_output=True, text=True, timeout=30, check=False)
-    return "--disable-userns" in said.stdout
+    """Return whether this bubblewrap (0.8 or later) can keep commands from creating user namespaces."""
+    done = subprocess.run([executable, "--help"], capture_output=True, text=True, timeout=30, check=False)
+    return "--disable-userns" in done.stdout
 
 
 def kill_marked(sandbox_id: str) -> int:
-    """Kill every process with the sandbox's mark in its environment; return how many there were."""
+    """Kill every process with the sandbox's mark in its environment; return how many were killed."""
     mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
     killed = 0
     for entry in Path("/proc").iterdir():
@@ -157,7 +157,7 @@ def kill_marked(sandbox_id: str) -> int:
 
 
 def remove_expired(base_dir: Path) -> None:
-    """Remove expired sandboxes, which their owner did not."""
+    """Remove expired sandboxes that their owners left behind."""
     for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             ours = folder.lstat().st_uid == os.geteuid()
