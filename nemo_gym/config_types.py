@@ -102,7 +102,7 @@ class BaseUploadJsonlDatasetHuggingFaceConfig(BaseNeMoGymCLIConfig):
 
     hf_token: str = Field(description="Token with write access to the organization.")
     hf_organization: str = Field(description="Organization that owns the dataset.")
-    hf_collection_name: str = Field(description="Collection the dataset is added to.")
+    hf_collection_name: str = Field(description="Collection to add the dataset to.")
     hf_collection_slug: str = Field(description="Slug at the end of the collection's URL.")
     dataset_name: str | None = Field(default=None, description="Name of the dataset; by default the server's.")
     input_jsonl_fpath: str = Field(description="JSONL file to upload.")
@@ -111,8 +111,8 @@ class BaseUploadJsonlDatasetHuggingFaceConfig(BaseNeMoGymCLIConfig):
     split: Literal["train", "validation", "test"] = Field(default="train", description="Split of the rows.")
     create_pr: bool = Field(default=False, description="Open a pull request instead of pushing.")
     revision: str | None = Field(default=None, description="Branch to push to.")
-    commit_message: str | None = Field(default=None, description="Message of the commit.")
-    commit_description: str | None = Field(default=None, description="Longer description of the commit.")
+    commit_message: str | None = Field(default=None, description="Commit message.")
+    commit_description: str | None = Field(default=None, description="Commit description.")
 
 
 class UploadJsonlDatasetHuggingFaceConfig(BaseUploadJsonlDatasetHuggingFaceConfig):
@@ -152,7 +152,7 @@ class DownloadJsonlDatasetHuggingFaceConfig(JsonlDatasetHuggingFaceIdentifer, Ba
 
 
 class ExporterConfig(BaseModel):
-    """Settings of one place that metrics and rollouts can be sent to."""
+    """Settings of one destination for metrics and rollouts."""
 
     model_config = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
@@ -203,7 +203,7 @@ class UploadRolloutsConfigMixin(BaseModel):
 
 
 class AggregateMetricsRequest(BaseModel):
-    """The verify responses of a run, to be summarised by the server that gave them."""
+    """The verify responses of a run, to be summarized by the server that gave them."""
 
     verify_responses: list[dict[str, Any]]
 

@@ -7,7 +7,7 @@
     │   ├── MalformedConfigPathsError (ValueError)         `config_paths` is not a list of strings
     │   ├── NoServerInstancesError    (ValueError)         nothing to start
     │   ├── ConfigMissingValuesError  (ValueError)         `???` left over
-    │   ├── ConfigInterpolationError  (ValueError)         `${...}` that leads nowhere or round in circles
+    │   ├── ConfigInterpolationError  (ValueError)         `${...}` that leads nowhere or in circles
     │   ├── ServerRefNotFoundError    (ValueError)         a reference to a server that no config defines
     │   ├── InheritPathNotFoundError  (ValueError)         `_inherit_from` / `_copy` of something that is not there
     │   ├── AlmostServerError         (ValueError)         a block that was meant as a server but does not validate
@@ -16,7 +16,7 @@
     │   │   └── PromptFieldError      (KeyError)           a field that a prompt asks for and a row lacks
     │   └── ConfigProblems            (ValueError)         several of the above at once
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
-    ├── InvalidModelReply                                  a model's answer that is none; `_wire.schema.errors`
+    ├── InvalidModelReply                                  a model's reply that is not valid; `_wire.schema.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                  (RuntimeError)       in `nemo_gym.sandbox`
     ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
@@ -26,9 +26,9 @@
     ├── GitlabError, DamagedFile                           a model registry refused or is not there; `_data.gitlab_api`
     ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
     ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
-    ├── UsageError                                         a command line that names what is not there; `cli.selectors`
+    ├── UsageError                                         a command line that is wrong; `nemo_gym.cli.flags`
     ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.run_helper`
-    ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
+    ├── InputError, BadRows           (ValueError)         tasks that cannot be read or run; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
     ├── PolicyVersionRefused (ValueError), PolicyVersionError  a version that goes back, or reached not all servers
     ├── SessionRefused                                     a session that ended, is unknown or has no room
@@ -40,7 +40,7 @@
     ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._process.ray_cluster`
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
-    ├── LiveGymError                                       a trainer cannot play here; `nemo_gym.integrations.live`
+    ├── LiveGymError                                       a trainer cannot run here; `nemo_gym.integrations.live`
     ├── EpisodeError                                       an episode cannot go on; `nemo_gym.integrations.episodes`
     ├── MissingLibrary                (ImportError)        a trainer's library; `nemo_gym.integrations.libraries`
     ├── UnknownEnvironment                                 one that is not installed; `adapters.installed_packages`
@@ -54,7 +54,7 @@
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
                                                            flavours live in `nemo_gym._transport.errors`
 
-And one that is no Exception, because who catches all exceptions must not make a score of it:
+And one that is not an Exception, because code that catches all exceptions must not turn it into a score:
 
     ServerBlocked                     code of a server was interrupted because it blocked the event loop
 
@@ -89,7 +89,7 @@ class ConfigMissingValuesError(ConfigError, ValueError):
 
 
 class ConfigInterpolationError(ConfigError, ValueError):
-    """An interpolation leads nowhere or round in circles."""
+    """An interpolation leads nowhere or in circles."""
 
 
 class ServerRefNotFoundError(ConfigError, ValueError):
@@ -127,7 +127,7 @@ class PortInUseError(GymError, OSError):
 
 
 class NoHeadServerError(GymError, ValueError):
-    """No head server answers where one should, so nobody knows which servers run."""
+    """No head server answers where one should, so it is unknown which servers run."""
 
 
 class HandlerExit(GymError):
@@ -159,7 +159,7 @@ class RolloutFailure(GymError):
 class ToolCrashed(RolloutFailure):
     """A tool answered with a server error, and the run or its agent counts that as a failure.
 
-    Not retryable: most crashes are bugs, which meet the next attempt as well. `--resume` plays the rollout again.
+    Not retryable: most crashes are bugs, which would hit the next attempt too. `--resume` runs the rollout again.
     """
 
     def __init__(self, tool: str, status: int, message: str) -> None:
@@ -169,7 +169,7 @@ class ToolCrashed(RolloutFailure):
 
 
 class SessionLost(RolloutFailure):
-    """The replica of a server that held a session is gone, and the session's state with it: play the rollout again."""
+    """The replica of a server that held a session is gone, and the session's state with it: run the rollout again."""
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__("session_lost", f"server {server!r} has lost the session of this rollout: {reason}", True)

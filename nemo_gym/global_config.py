@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process-wide config: read once from the command line, `env.yaml` and config files, then shared by everyone.
 
-This is the only place of the config system that reads `sys.argv`, environment variables and the current folder.
+This is the only part of the config system that reads `sys.argv`, environment variables and the current folder.
 The work itself is done by `nemo_gym._config`, with explicit arguments.
 """
 
@@ -149,8 +149,8 @@ class GlobalConfigDictParser(BaseModel):
 
     def parse_global_config_dict_from_cli(self) -> DictConfig:
         """Return the overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
-        hide_secret_arguments()  # a program that is not our command line comes by here first
-        # A user's own script has arguments of its own, which are none of ours.
+        hide_secret_arguments()  # programs other than our command line come here first
+        # A user's script has its own arguments, which are not ours.
         tokens = [token for token in sys.argv[1:] if _OVERRIDE.match(token) and overrides.is_override(token)]
         return OmegaConf.create(overrides.parse_overrides(tokens).values)
 
@@ -208,7 +208,7 @@ def set_global_config_dict(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> None:
-    """Parse the config and make it the one of this process."""
+    """Parse the config and make it the config of this process."""
     _use_config(global_config_dict_parser_cls().parse(global_config_dict_parser_config))
 
 
@@ -262,7 +262,7 @@ def _use_config(config: DictConfig) -> None:
 
 
 def _read_handed_down_config() -> DictConfig | None:
-    """Return what the parent process passed on: as text, or in a file where no other user can read it."""
+    """Return what the parent process passed on: as text, or in a file that no other user can read."""
     text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
     if text is None and (path := os.environ.get(NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME)) is not None:
         try:
@@ -283,7 +283,7 @@ def _read_handed_down_config() -> DictConfig | None:
 def _find_dotenv(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
     given = parse_config.dotenv_path
     if given is not None:
-        # Training frameworks always name one, whether or not their user has written it.
+        # Training frameworks always name one, whether or not their user wrote it.
         return given if given.exists() else None
     return files.find_first("env.yaml", roots)
 

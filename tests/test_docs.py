@@ -101,7 +101,7 @@ EXPECTED = {
         "Materialized 2 rows to data/rendered.jsonl",
     ],
     "share-datasets": [
-        "repository: my-org/Nemotron-RL-knowledge-capitals, to be made, private",
+        "repository: my-org/Nemotron-RL-knowledge-capitals, to be created, private",
         "[Nemo-Gym] - Dataset upload successful",
         "data/splits/train.jsonl: 2 rows",
         "collated/train.jsonl: 2 rows",

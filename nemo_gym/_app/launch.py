@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a config to running servers: plan where each runs, build the environments, start, watch and stop them.
 
-The head server and the servers that need nothing of their own share this process; the others get a process each, on
-this machine or on nodes of a Ray cluster.
+The head server and the servers that can share this process run in it; each of the others gets its own process, on this
+machine or on nodes of a Ray cluster.
 """
 
 import asyncio
@@ -77,12 +77,12 @@ class Served:
     policy_version: RunVersion
 
     async def first_death(self) -> ServerDied:
-        """Wait for the first server process that ends by itself."""
+        """Wait for the first server process that ends unexpectedly."""
         return await self.running.first_death
 
     @contextmanager
     def call_on_death(self, on_death: Callable[[ServerDied], None]) -> Iterator[None]:
-        """Meanwhile, the first server process that ends by itself is told to `on_death`, once."""
+        """Call `on_death` once, with the first server process that ends unexpectedly meanwhile."""
 
         def tell(task: "asyncio.Task[ServerDied]") -> None:
             if not task.cancelled():
@@ -96,12 +96,12 @@ class Served:
 
     @property
     def has_processes(self) -> bool:
-        """Whether any server has a process of its own, which may die."""
+        """Whether any server has its own process, which may die."""
         return bool(self.running.pids)
 
     @property
     def has_lost_one(self) -> bool:
-        """Whether a server process has ended by itself."""
+        """Whether a server process has ended unexpectedly."""
         return self.running.first_death.done()
 
 
@@ -109,9 +109,9 @@ class Served:
 
 
 def agents_to_ask(config: DictConfig) -> frozenset[str]:
-    """Return the agents that may have metrics of their own, so that they have to be asked for them.
+    """Return the agents that may have their own metrics, and must be asked for them.
 
-    A server of this process can be seen to have none; any other might.
+    Only a server in this process is known to have none.
     """
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     classes = {instance.name: find_inline_class(config, instance) for instance in instances}
@@ -161,8 +161,8 @@ async def serve_config(
 ) -> AsyncIterator[Served]:
     """Serve every server of `config`, which must be the config of this process, while the context lasts.
 
-    Model endpoints are waited for as the config says, and `count` is told how long. `models_within_s`: they are about
-    to be called, so that one which does not answer within so many seconds is an error.
+    Wait for model endpoints as the config says, and report the time to `count`. `models_within_s`: they are about to be
+    called, so one that does not answer within this many seconds is an error.
     """
     log_dir, access = config.get("nemo_gym_log_dir"), AccessRules.from_config(config)
     try:
@@ -170,7 +170,7 @@ async def serve_config(
         if warning := _warn_of_exposure(config, plans, access):
             notice(warning)
         await in_thread(require_reachable_cluster, config)
-        if models_within_s is not None:  # said before minutes go into building environments
+        if models_within_s is not None:  # fail before spending minutes on building environments
             await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
         is_cluster_named = find_cluster_address(config) is not None
@@ -209,7 +209,7 @@ async def serve_config(
 
 @asynccontextmanager
 async def _join_ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> AsyncIterator[None]:
-    """Have the Ray cluster that servers need, if any does, while the context lasts."""
+    """Join the Ray cluster while the context lasts, if any server needs one."""
     users = [plan for plan in plans if plan.uses_ray or plan.placement == "ray"]
     used_here = any(plan.placement in ("inline", "ray") for plan in users)
     if any(plan.placement == "ray" for plan in users):
@@ -230,7 +230,7 @@ def startup_timeout_s(config: DictConfig) -> float:
 
 
 def release_ports(config: DictConfig) -> None:
-    """Give back the ports that were reserved for servers which then were not started."""
+    """Release the ports that were reserved for servers that then were not started."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     blocks = (instance.get_inner_run_server_config_dict() for instance in instances)
     for block in (config[HEAD_SERVER_KEY_NAME], *blocks):
@@ -240,7 +240,7 @@ def release_ports(config: DictConfig) -> None:
 
 
 async def wait_for_models(config: DictConfig, notice: Notice, count: Notice, within_s: float | None = None) -> None:
-    """Wait for the endpoints of models, see `serve_config`; a readiness timeout of 0 asks nobody."""
+    """Wait for model endpoints, see `serve_config`; with a readiness timeout of 0, do not wait."""
     timeout_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
     if timeout_s <= 0:
         return
@@ -257,7 +257,7 @@ async def wait_for_models(config: DictConfig, notice: Notice, count: Notice, wit
 
 
 def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
-    """Return how to build a server of this process."""
+    """Return how to build a server in this process."""
 
     def build() -> Any:
         cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
@@ -278,16 +278,16 @@ def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
 
 
 def _warn_of_exposure(config: DictConfig, plans: Sequence[ServerPlan], access: AccessRules) -> str | None:
-    """Return what strangers can do with servers that listen beyond this machine; None if there is nothing to say."""
+    """Return a warning about servers that other machines can reach; None if there are none."""
     hosts = {HEAD_SERVER_KEY_NAME: str(config[HEAD_SERVER_KEY_NAME]["host"])}
     hosts |= {plan.name: plan.host for plan in plans if plan.placement != "external"}
     exposed = [name for name, host in hosts.items() if not is_loopback(host)]
     if not exposed or access.token:
         return None
     return (
-        f"everyone who can reach this machine can call {', '.join(exposed)}, without a password: to spend the key of "
-        "your model, run the code of tools, and read tasks and answers.\n"
-        "hint: `default_host: 127.0.0.1` keeps others out; `access_token: SECRET` in env.yaml lets in only who has it"
+        f"anyone who can reach this machine can call {', '.join(exposed)} without a password: to spend your model's "
+        "API key, run the code of tools, and read tasks and answers.\n"
+        "hint: `default_host: 127.0.0.1` keeps others out; `access_token: SECRET` in env.yaml admits only its holders"
     )
 
 
@@ -296,7 +296,7 @@ def _open_head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineSe
     """Yield the head server and its app, with a run token while the context lasts."""
     where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
     head = HeadServer(config=where)
-    # Bound before the token is written: who has the port already has a token too, which must stay.
+    # Bind before writing the token: a process that already has the port has a token too, which must stay.
     with binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME) as sock:
         try:
             app = head.setup_webserver()
@@ -308,7 +308,7 @@ def _open_head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineSe
 
 @contextmanager
 def _list_servers(plans: Sequence[ServerPlan], head: HeadServer) -> Iterator[ServerList]:
-    """Yield the list of servers that `head` gives out, which begins with none."""
+    """Yield the list of servers that `head` serves, which starts empty."""
     servers = ServerList(plans, head.config, head.set_server_instances)
     try:
         yield servers
@@ -324,14 +324,14 @@ def share_config(config: DictConfig) -> Iterator[dict[str, str]]:
         yield {
             **inherited,
             NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME: str(path),
-            # A server process works in its own folder, so that this one's current folder has to be named.
+            # A server process runs in its own folder, so our current folder has to be named.
             NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: os.pathsep.join(map(str, component_search_roots())),
             "UV_CACHE_DIR": str(config["uv_cache_dir"]),
         }
 
 
 def child_spec(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
-    """Return how to start a server that has a process of its own."""
+    """Return how to start a server in its own process."""
     assert plan.venv is not None
     environment = {**environment, **_activate(plan.venv.python, environment.get("PATH", os.defpath))}
     python_path = os.pathsep.join(filter(None, [str(plan.folder), environment.get("PYTHONPATH")]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan where each server of a run is to run.
+"""Plan where each server of a run will run.
 
-In this process, in one of its own with its venv, on nodes of a Ray cluster, or somewhere already.
+In this process, in its own process with its own venv, on nodes of a Ray cluster, or already somewhere else.
 """
 
 import sys
@@ -34,7 +34,7 @@ PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """One server and where it is to run."""
+    """One server and where it will run."""
 
     name: str
     server_type: str
@@ -59,8 +59,8 @@ class ServerPlan:
 
 
 def plan_launch(config: DictConfig) -> list[ServerPlan]:
-    """Plan where each server of `config` is to run."""
-    _make_servers_importable()  # the current folder and the extra roots may be others than at the first import
+    """Plan where each server of `config` will run."""
+    _make_servers_importable()  # the current folder and the extra roots may have changed since the first import
     settings = venv_settings(config)
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     return [_plan_server(config, instance, settings) for instance in instances]
@@ -139,7 +139,7 @@ def read_own_requirements(name: str, block: Mapping[str, Any]) -> tuple[str, ...
     asked: Any = block.get("requirements") or []
     if not isinstance(asked, list) or not all(isinstance(text, str) for text in asked):
         raise ConfigError(
-            f"server {name!r} has `requirements: {asked!r}`, which is no list of packages.\n"
+            f"server {name!r} has `requirements: {asked!r}`, which is not a list of packages.\n"
             'hint: write `requirements: ["my-env==1.2"]`'
         )
     return tuple(asked)
@@ -157,7 +157,7 @@ def read_ray_placement(name: str, block: Mapping[str, Any]) -> RayPlacementConfi
             + "\nhint: see `num_replicas`, `num_cpus`, `num_gpus`, `resources`, `node_labels` and `max_restarts`"
         ) from error
     if found.num_replicas > 1 and block.get("expose_tools_over_mcp"):
-        # They keep to one address, and would find a session that another replica holds empty.
+        # They keep to one address, where a session that another replica holds would seem empty.
         raise ConfigError(
             f"server {name!r} asks for {found.num_replicas} replicas and for tools over MCP, whose clients have no "
             "cookie that names a replica.\nhint: use `num_replicas: 1`, with `num_workers` if one process is not enough"
@@ -196,13 +196,13 @@ def venv_settings(config: DictConfig) -> VenvSettings:
 
 
 async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
-    """Build every environment that is not there yet, equal ones once."""
+    """Build every missing environment, identical ones once."""
     # A node of a cluster builds its own.
     await build_venvs(config, [plan.venv for plan in plans if plan.venv and plan.placement != "ray"], notice)
 
 
 async def build_venvs(config: DictConfig, venvs: Sequence[VenvPlan], notice: Notice) -> None:
-    """Build what `venvs` lack and tell how far it is."""
+    """Build the missing `venvs` and report progress."""
 
     def tell(progress: VenvProgress) -> None:
         if progress.stage != "output" or config.get("pip_install_verbose"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a launch that Ray places: what their replicas are told, and the list by which everybody finds them."""
+"""The servers of a launch that Ray places: the specs of their replicas, and the list by which they are found."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ from nemo_gym.server_utils import ServerInstanceDisplayConfig
 
 
 class ServerList:
-    """Which servers run where. The head server gives it out, and it is renewed when a replica has moved."""
+    """Which servers run where. The head server serves it, and it is updated when a replica moves."""
 
     def __init__(
         self, plans: Sequence[ServerPlan], head: BaseServerConfig, publish: Callable[[list[Any]], None]
@@ -40,7 +40,7 @@ class ServerList:
         return self._renew()
 
     def note_place(self, spec: ReplicaSpec, place: ReplicaPlace | None) -> None:
-        """Publish that a replica runs at `place`, or not at all any more."""
+        """Publish that a replica runs at `place`, or no longer runs."""
         if place is None:
             self._places.pop((spec.server, spec.number), None)
         else:
@@ -48,7 +48,7 @@ class ServerList:
         self._renew()
 
     def has_replica(self, server: str) -> bool:
-        """Tell whether any replica of `server` runs."""
+        """Return whether any replica of `server` runs."""
         return any(name == server for name, _ in self._places)
 
     def forget(self) -> None:
@@ -105,9 +105,9 @@ def list_replica_specs(
     restart_timeout_s: float,
     sends_code: bool,
 ) -> list[ReplicaSpec]:
-    """Return the replicas that Ray is to place. `sends_code`: nodes may be other machines, without our files.
+    """Return the replicas for Ray to place. `sends_code`: nodes may be other machines, without our files.
 
-    Takes a moment where code is sent; the Ray cluster must have been joined.
+    Sending code takes a moment. The Ray cluster must have been joined.
     """
     placed = [plan for plan in plans if plan.ray is not None]
     if not placed:

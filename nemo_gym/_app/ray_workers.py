@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of a run as Ray actors: each starts the same worker process that this machine would, on its own node.
 
-The actor is no more than an outpost: it unpacks the code of servers and the config, starts the process, and passes on
-what comes from either side. An actor whose node dies is not restarted by Ray: the pool of the run starts another one,
-which Ray places on a node that lives. `nemo_gym` has to be installed on the nodes.
+The actor is only an outpost: it unpacks the code of servers and the config, starts the process, and passes messages
+both ways. Ray does not restart an actor whose node dies: the pool of the run starts another one, which Ray places on a
+live node. `nemo_gym` must be installed on the nodes.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _LEFT_OUT = (".venv", "__pycache__", ".git")
 
 @asynccontextmanager
 async def join_cluster(config: DictConfig) -> AsyncIterator[None]:
-    """Be part of the Ray cluster that `config` names, or of one that is started here, while the context lasts."""
+    """Join the Ray cluster that `config` names, or one that is started here, while the context lasts."""
     was_joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # by a server of this process
     # In a thread: joining takes seconds, and in the main thread Ray would take the signals that end a run.
     await in_thread(join_or_start_cluster, config)
@@ -105,7 +105,7 @@ class RayWorker:
     async def stop(self) -> None:
         import ray
 
-        with suppress(Exception):  # it may be gone already, with its node
+        with suppress(Exception):  # it may already be gone, with its node
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await self._actor.stop.remote()
         with suppress(Exception):
@@ -115,7 +115,7 @@ class RayWorker:
             await asyncio.gather(self._end, return_exceptions=True)
 
     async def _receive(self) -> str:
-        """Pass on what the worker sends and prints, until it ends; return how."""
+        """Pass on what the worker sends and prints until it ends; return how it ended."""
         from ray.exceptions import RayError
 
         while True:
@@ -206,7 +206,7 @@ class WorkerOutpost:
 
 
 def fit_into_cluster(count: int | None, num_cpus: float, notice: Callable[[str], None]) -> int:
-    """Return `count`, or as many workers as the cluster has CPUs for; say so if some will have to wait for theirs."""
+    """Return `count`, or as many workers as the cluster has CPUs for; print a note if some have to wait for CPUs."""
     import ray
 
     cluster: Any = ray  # untyped
@@ -227,7 +227,7 @@ def fit_into_cluster(count: int | None, num_cpus: float, notice: Callable[[str],
 def find_needed_hosts(config: DictConfig, hosted: Sequence[str]) -> dict[str, str]:
     """Return the servers of `config` that workers call over the network, and where they listen.
 
-    Those that Ray has placed are reachable, and it is the head server that knows where.
+    Those that Ray has placed are reachable; the head server knows where.
     """
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     blocks = {one.name: one.get_inner_run_server_config_dict() for one in instances if one.name not in hosted}
@@ -267,7 +267,7 @@ def _name_code(config: DictConfig, name: str) -> tuple[str, str]:
 
 
 def write_order(config: DictConfig, orders: WorkerOrders, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a worker on any node is told; the cluster must have been joined."""
+    """Return the order for a worker on any node; the cluster must have been joined."""
     import ray
 
     advertised = config.copy()

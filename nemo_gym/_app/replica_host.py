@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one replica of a server on this node of a Ray cluster, for the actor that has started this process.
+"""Run one replica of a server on this node of a Ray cluster, for the actor that started this process.
 
     python -m nemo_gym._app.replica_host
 
 reads what to do from its standard input, builds the environment of the server unless the node has it, finds a port,
-starts the server as any other process and tells the actor where it is. It ends with the server, and with the actor.
+starts the server like any other process and tells the actor where it is. It ends with the server or the actor.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ def _require_reachable_launcher(config: DictConfig, task: dict[str, Any], is_sam
     try:
         urllib.request.urlopen(f"http://{where['host']}:{where['port']}/", timeout=_HEAD_TIMEOUT_S).close()
     except urllib.error.HTTPError:
-        pass  # somebody answers
+        pass  # it answers
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise ConfigError(
@@ -122,11 +122,11 @@ def _require_reachable_launcher(config: DictConfig, task: dict[str, Any], is_sam
 
 
 def _require_no_capture(config: DictConfig, task: dict[str, Any]) -> None:
-    """Raise if calls of a model are to be captured in files that the launching machine would never see."""
+    """Raise if model calls would be captured in files that the launching machine never sees."""
     keys = [key for key in ("observability_enabled", "token_id_capture") if config.get(key)]
     if keys and task["server_type"] == "responses_api_models":
         raise ConfigError(
-            f"calls of model server {task['server']!r} are to be captured in files ({', '.join(keys)}), and this node "
+            f"calls to model server {task['server']!r} are to be captured in files ({', '.join(keys)}), and this node "
             "shares no disk with the launching machine.\n"
             "hint: keep the model server there with `placement: process`, or give the nodes a shared disk"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a collection asks of servers through a client: a rollout, what was observed of it, and metrics."""
+"""The calls that a collection makes to servers: for rollouts, for observations of them, and for metrics."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from nemo_gym._rollouts.staleness import StalenessGate
 
 LONGEST_ROLLOUT_S = 24 * 3600.0
-"""How long a rollout may take where no deadline is given."""
+"""How long a rollout may take if no deadline is given."""
 
 
 def post_with(client: ServerClient, **call: Any) -> Post:
-    """Return what asks agents for a rollout; `call` has further arguments of the call."""
+    """Return a function that asks agents for a rollout; `call` has more arguments of the call."""
     return lambda agent, row: client.post(agent, "/run", json=row, **call)
 
 
 def play_with_agents(client: ServerClient, post: Post, **player: Any) -> Callable[[OnRetry], Play]:
-    """Return what plays rows by `post`, given who is to hear of retries; `player` has further arguments of a Player.
+    """Return a function that takes the retry callback and returns one that runs rows; `player`: arguments of a Player.
 
-    What agents have observed by themselves becomes a trajectory, and tokens are handed over.
+    What agents have observed becomes a trajectory, and tokens are handed over.
     """
     hand_over = open_handover(client)
 
@@ -46,7 +46,7 @@ def play_with_agents(client: ServerClient, post: Post, **player: Any) -> Callabl
 
 
 def open_handover(client: ServerClient) -> HandOver:
-    """Return what gets the tokens of a rollout ready for a trainer."""
+    """Return a function that prepares the tokens of a rollout for a trainer."""
     from nemo_gym._app.token_handover import hand_over_with
 
     return hand_over_with(client, _servers_config(client) or {})
@@ -59,7 +59,7 @@ def _attach_trajectory(row: Row, result: Row) -> Any:
 
 
 def find_observer(client: ServerClient) -> Witness | None:
-    """Return what puts observations of a rollout into its row; None where the config of the servers asks for none."""
+    """Return the observer that puts observations of a rollout into its row; None if the config asks for none."""
     config = _servers_config(client)
     if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
         return None
@@ -76,9 +76,9 @@ async def bound_staleness(
     timeout_s: float,
     give_up: Callable[[str], None],
 ) -> AsyncIterator[Limiter]:
-    """Yield `limiter`, which meanwhile also holds back what `gate` does not admit; the gate hears of every version.
+    """Yield `limiter`, which then also holds back what `gate` does not admit; the gate is told every version.
 
-    `give_up` is told why if everything was held back for `timeout_s`.
+    `give_up` is called with the reason if everything was held back for `timeout_s`.
     """
     if gate is None:
         yield limiter
@@ -96,13 +96,13 @@ def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | No
 
 
 def metrics_from_servers(client: ServerClient, notice: Callable[[str], None]) -> "AskForMetrics":
-    """Return what asks agents for the metrics of their rollouts; one that cannot answer leaves them to us."""
+    """Return a function that asks agents for the metrics of their rollouts; if one cannot answer, we compute them."""
 
     servers = _servers_config(client)
 
     async def ask(agent: str, rows: list[Row]) -> dict[str, Any] | None:
         if servers is not None and agent not in servers:
-            return None  # whoever played it is no server of ours
+            return None  # it is not one of our servers
         try:
             response = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows})
             await raise_for_status(response)

@@ -51,7 +51,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TokenTaking:
-    """From where token ids are taken, of which agents, and how many rollouts may lack them."""
+    """Where token ids are taken from, for which agents, and how many rollouts may lack them."""
 
     config: TokenIdCaptureConfig
     source: TokenSource
@@ -95,14 +95,14 @@ class RolloutObserver:
         return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
     async def begin(self, row: Row) -> None:
-        """Forget what an earlier attempt under the same id has left, in this run or in another."""
+        """Forget what an earlier attempt with the same id left behind, in this run or another."""
         await in_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
         rollout_id, tokens = maybe_rollout_id_from_run_body(row), self._tokens
         if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
             await tokens.source.restart(rollout_id)
 
     async def complete(self, outcome: Outcome) -> Outcome:
-        """Return `outcome` with everything that was observed, also if it failed: that is when people look for it."""
+        """Return `outcome` with everything that was observed, even if it failed: that is when people look for it."""
         rollout_id, tokens = maybe_rollout_id_from_run_body(outcome.row), None
         wants_tokens = self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row)
         if self._tokens is not None and wants_tokens and rollout_id is not None:
@@ -131,7 +131,7 @@ class RolloutObserver:
         return None
 
     async def aclose(self) -> None:
-        """Close the token source, unless it was installed: then it is its owner's."""
+        """Close the token source, unless it was installed: then its owner closes it."""
         if self._tokens is None or self._tokens.source is installed_token_source():
             return
         try:
@@ -156,9 +156,9 @@ class RolloutObserver:
 
 
 def _pick_bookkeeping(row: Row) -> Row:
-    """Return what a result takes over from its row: users put bookkeeping of their own beside ours.
+    """Return what a result takes over from its row: users put their own bookkeeping next to ours.
 
-    A row that says how a rollout ended took that from an earlier rollout, and it must not end this one.
+    If a row says how a rollout ended, that was an earlier rollout, and it must not end this one.
     """
     return {
         key: value

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts together the trajectory of a result row: what its agent reported and observed, and the captured model calls.
 
-Nothing that is wrong with any of these costs the rollout: what cannot be reported is a gap. Requests and responses move
-from the capture into the trajectory, so that a row holds them once.
+A problem with any of these never costs the rollout: what cannot be reported is a gap. Requests and responses move from
+the capture into the trajectory, so that a row holds them once.
 """
 
 import logging
@@ -53,7 +53,7 @@ ModelT = TypeVar("ModelT", bound=ObservationModel)
 
 
 def attach_trajectory(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Put the trajectory of the played `row` into its `result`, if anything was observed, and return the result."""
+    """Put the trajectory of `row` into its `result`, if anything was observed, and return the result."""
     if not any(result.get(key) is not None for key in OBSERVED_KEYS):
         return result
     try:
@@ -63,14 +63,14 @@ def attach_trajectory(row: Mapping[str, Any], result: dict[str, Any]) -> dict[st
             for name in PAYLOAD_FIELDS:
                 call.pop(name, None)
     except Exception as error:
-        # What is in a result is other people's: it must not cost the rollout.
+        # A result holds other people's data, which must not cost the rollout.
         LOG.warning("the trajectory of a rollout could not be put together: %s", error)
         _note_failure(row, result, error)
     return result
 
 
 def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> TrajectoryRecord:
-    """Return the trajectory of `row`, of which `result` came."""
+    """Return the trajectory of `row` and its `result`."""
     task_id, rollout_id = _find_identity(row, result)
     trajectory = _read_agent_trajectory(result.get(TRAJECTORY_KEY), task_id, rollout_id)
     gaps = list(trajectory.gaps)
@@ -126,7 +126,7 @@ def _find_identity(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[s
 
 
 def _read_agent_trajectory(given: Any, task_id: str, rollout_id: str) -> TrajectoryRecord:
-    """Return the trajectory that the agent itself has put into its result, under the identity of the row."""
+    """Return the trajectory that the agent put into its result, with the ids of the row."""
     actual = {"task_id": task_id, "rollout_id": rollout_id}
     if given is None:
         return TrajectoryRecord(**actual)
@@ -196,7 +196,7 @@ def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> Trajec
 
 
 def _merge(first: Iterable[ModelT], second: Iterable[ModelT], key: Any) -> list[ModelT]:
-    """Return all of `first` and `second`; of two with the same key one, with what the second knows and the first."""
+    """Return all of `first` and `second`; two with the same key become one, with the fields of both."""
     merged = list(first)
     places = {key(one): place for place, one in enumerate(merged) if key(one) is not None}
     for one in second:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of `gym eval run --workers N`: a process that hosts the inline servers of the config and plays rollouts.
+"""A worker of `gym eval run --workers N`: a process that hosts the inline servers of the config and runs rollouts.
 
     python -m nemo_gym._app.rollout_worker worker-1
 
-is started by the coordinator, which hands down the config as to a server process, and a socket on which rows come and
-outcomes go. Each worker has its servers on ports of its own; those that run once for all workers it calls over HTTP.
+is started by the coordinator, which passes it the config, as to a server process, and a socket for rows and outcomes.
+Each worker has its servers on its own ports; it calls servers that run once for all workers over HTTP.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ from nemo_gym.server_utils import ServerClient
 LOG = logging.getLogger(__name__)
 ORDERS_ENV = "NEMO_GYM_ROLLOUT_WORKER"
 _OWN_HOST, _PORT_TRIES = "127.0.0.1", 50
-# So long a server may block the event loop before it is named, and at the end also before it is interrupted.
+# How long a server may block the event loop before it is named, and at the end before it is interrupted.
 _BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
 
 
@@ -73,7 +73,7 @@ class WorkerOrders(BaseModel):
     timeout_s: float | None = None
     fail_on_tool_error: bool = False
     shows_retries: bool = False
-    """The coordinator shows who waits for another attempt, so that nobody needs to log it."""
+    """The coordinator shows retries, so workers need not log them."""
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig) -> None:
-    """Host the servers, and play what comes through `channel` until it is closed."""
+    """Host the servers, and run the rows that come through `channel` until it is closed."""
     RETRIES.is_shown = orders.shows_retries
     over = asyncio.Event()
     with _watch_loop(over, orders.timeout_s) as watch:
@@ -125,7 +125,7 @@ async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig
 
 
 async def _tell_own_servers(config: DictConfig, hosted: Sequence[str], announced: dict[str, Any]) -> dict[str, str]:
-    """Announce a policy version to the servers of this worker; return those that did not take it."""
+    """Announce a policy version to the servers of this worker; return those that did not accept it."""
     announcement = Announcement.model_validate(announced)
     instances = []
     for name in hosted:
@@ -160,7 +160,7 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
 
     def stop(number: int) -> None:
         has_signals.append(number)
-        # The first asks for an orderly end; whoever sends another one does not want to wait for it.
+        # The first signal asks for an orderly end; a second one means not to wait for it.
         loop.call_soon_threadsafe(over.set if len(has_signals) == 1 and not over.is_set() else task.cancel)
 
     def tell(blockage: Blockage) -> None:
@@ -168,7 +168,7 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
 
     def give_up(blockage: Blockage) -> None:
         LOG.error("%s, and cannot be interrupted: this worker ends", blockage)
-        os._exit(1)  # the coordinator has the rollouts played by others
+        os._exit(1)  # the coordinator gives its rollouts to other workers
 
     watch = LoopWatch(
         on_signal=stop,
@@ -183,7 +183,7 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
 
 @asynccontextmanager
 async def _host_servers(config: DictConfig, names: Sequence[str]) -> AsyncIterator[None]:
-    """Serve the servers `names` of `config` on ports of this process, which are put into `config`."""
+    """Serve the servers `names` of `config` on ports of this process, and put these into `config`."""
     low = config.get(PORT_RANGE_LOW_KEY_NAME) or DEFAULT_PORT_RANGE_LOW
     high = config.get(PORT_RANGE_HIGH_KEY_NAME) or DEFAULT_PORT_RANGE_HIGH
     plans = list[ServerPlan]()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hand the tokens of a played row over, with the model's own tokenizer where texts have to be compared.
+"""Hand over the tokens of a rollout, with the model's own tokenizer where texts have to be compared.
 
 The model server of the agent is asked (`POST /detokenize`), at the end of a rollout and only if its tokens do not
 extend each other. That is the one moment at which all turns are known, whoever reported them: an agent that sent its
-tokens along, or a token capture. A server that cannot say the text of ids leaves such a rollout forked, which is safe.
+tokens along, or a token capture. If a server cannot give the text of ids, such a rollout stays forked, which is safe.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ _THREADS = ThreadPoolExecutor(8, thread_name_prefix="token-handover")
 
 
 class TextUnknown(GymError):
-    """A model server does not say which text token ids are."""
+    """A model server does not give the text of token ids."""
 
 
 def hand_over_with(client: ServerClient, config: Mapping[str, Any] | DictConfig) -> HandOver:
-    """Return what hands the tokens of a result over, given the row that was played; `config` is that of the servers."""
+    """Return a function that hands over the tokens of a result, given its row; `config` is that of the servers."""
     mute: set[str] = set()  # model servers that have no text for ids: they are not asked again
     throttle = MessageThrottle(_WARN_EVERY_S)
 
@@ -63,8 +63,8 @@ def hand_over_with(client: ServerClient, config: Mapping[str, Any] | DictConfig)
                 mute.add(model)
             if throttle.admit(model) is not None:
                 LOG.warning(
-                    "the model server %r does not say the text of token ids (%s), so that a history that was tokenized "
-                    "anew cannot be told from a changed one: such rollouts count as forked.\n"
+                    "the model server %r does not give the text of token ids (%s), so a re-tokenized history cannot be "
+                    "told from a changed one: such rollouts count as forked.\n"
                     "hint: use a model server with `/detokenize`, such as vllm_model in front of vLLM, or local_model",
                     model,
                     describe_error(error),
@@ -85,7 +85,7 @@ async def _ask_for_text(client: ServerClient, model: str, ids: Sequence[int]) ->
 
 
 def _find_model_server(config: Mapping[str, Any] | DictConfig, row: Row) -> str | None:
-    """Return the model that the agent of `row` plays, as its config says; None if it does not."""
+    """Return the model server of the agent of `row`, from its config; None if it names none."""
     agent, known = as_mapping(row.get(AGENT_REF_KEY_NAME)).get("name"), cast(Any, config)
     if agent is None or agent not in known:
         return None

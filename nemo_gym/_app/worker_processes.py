@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a worker of a run as a process of this machine, and hold the line to it."""
+"""Start a worker of a run as a process on this machine, and keep the connection to it."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ _END_GRACE_S = 2.0
 
 
 class WorkerProcess(asyncio.Protocol):
-    """A worker in a process of its own; see `nemo_gym._rollouts.worker_pool.Worker`."""
+    """A worker in its own process; see `nemo_gym._rollouts.worker_pool.Worker`."""
 
     def __init__(self, on_data: Callable[[bytes], None]) -> None:
         self._on_data = on_data
@@ -85,7 +85,7 @@ class WorkerProcess(asyncio.Protocol):
     async def wait_for_end(self) -> str:
         await self._silent.wait()
         dying = asyncio.create_task(self.process.wait_for_death())
-        # A worker that has only closed its end of the line is of no more use.
+        # A worker that only closed its end of the connection is no longer of use.
         await asyncio.wait({dying}, timeout=_END_GRACE_S)
         if not dying.done() and not self._is_stopping:
             with suppress(ProcessLookupError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of a run whose servers are up: which servers each worker hosts, and on what the workers run."""
+"""The workers of a run whose servers are up: which servers each worker hosts, and where the workers run."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ from nemo_gym.global_config import GlobalConfigDictParser
 
 
 def list_hosted(config: DictConfig) -> list[str]:
-    """Return the servers of `config` that every worker hosts: those of this process that need not be one for all."""
+    """Return the servers of `config` that every worker hosts: those of this process without `run_once`."""
     hosted = list[str]()
     for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
         cls = find_inline_class(config, instance)
@@ -42,10 +42,10 @@ async def open_workers(
     cpus_on_ray: float | None = None,
     versions: RunVersion | None = None,
 ) -> AsyncIterator[WorkerPool]:
-    """Have `count` workers while the context lasts; the servers of `config` run meanwhile.
+    """Run `count` workers while the context lasts; the servers of `config` are already up.
 
-    They are processes of this machine, unless `cpus_on_ray` says how many CPUs of a Ray cluster each takes; there, None
-    stands for as many as the cluster has room for. The servers of workers are told of policy versions by `versions`.
+    They are processes on this machine, unless `cpus_on_ray` says how many CPUs of a Ray cluster each takes; there, None
+    means as many as the cluster has room for. `versions` tells the servers of workers about policy versions.
     """
     log_dir = config.get("nemo_gym_log_dir")
     with closing(ServerLogs(Path(log_dir) if log_dir else None, sys.stderr)) as logs:
@@ -64,7 +64,7 @@ async def open_workers(
 
 @asynccontextmanager
 async def _tell_versions(versions: RunVersion | None, pool: WorkerPool) -> AsyncIterator[None]:
-    """Let the workers of `pool` hear of policy versions, also of the one that is in force already."""
+    """Tell the workers of `pool` about policy versions, including the current one."""
     if versions is None:
         yield
         return

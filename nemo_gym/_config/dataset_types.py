@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `datasets:` entries of a config: where the rows are, where they come from, and under which licence.
+"""The `datasets:` entries of a config: where the rows are, where they come from, and under which license.
 
 Reading, fetching and preparing the rows is left to the data tools.
 """
@@ -67,7 +67,7 @@ class DatasetConfig(BaseModel):
     name: str = Field(description="Name of the dataset.")
     type: DatasetType = Field(description="What the rows are for.")
     jsonl_fpath: str = Field(description="Path of the JSONL file with the rows.")
-    num_repeats: int = Field(default=1, ge=1, description="How often each row is repeated, next to itself.")
+    num_repeats: int = Field(default=1, ge=1, description="How many times each row is repeated, side by side.")
     source: DatasetSource | None = Field(default=None, description="Where the file can be fetched from.")
     gitlab_identifier: JsonlDatasetGitlabIdentifer | None = Field(
         default=None, description="Older form of a `source` of type gitlab."
@@ -78,7 +78,7 @@ class DatasetConfig(BaseModel):
     prepare_script: str | None = Field(
         default=None, description="Python file that writes the rows on this machine; its argument is the type."
     )
-    license: License | None = Field(default=None, description="Licence of the rows; required to train or validate.")
+    license: License | None = Field(default=None, description="License of the rows; required to train or validate.")
     start_idx: int | None = Field(default=None, ge=0, description="First row to use, counted from 0.")
     end_idx: int | None = Field(default=None, ge=0, description="Row to stop before; rows are cut, then repeated.")
 
@@ -132,7 +132,7 @@ class BenchmarkDatasetConfig(BaseModel):
     jsonl_fpath: Path = Field(description="Path of the JSONL file that the prepare script writes.")
     prepare_script: Path = Field(description="Python file whose `prepare()` writes the rows.")
     prompt_config: Path | None = Field(default=None, description="YAML prompt that turns a row into model input.")
-    num_repeats: int = Field(default=1, ge=1, description="How often each row is repeated, next to itself.")
+    num_repeats: int = Field(default=1, ge=1, description="How many times each row is repeated, side by side.")
 
 
 AnyDatasetConfig = Annotated[DatasetConfig | BenchmarkDatasetConfig, Field(discriminator="type")]

@@ -106,7 +106,7 @@ def _fill_folders(config: DictConfig, machine: Machine) -> None:
 
 
 def running_head_server_deps() -> list[str]:
-    """Return the requirements that every environment gets in the version installed here, by default."""
+    """Return the requirements that every environment gets by default, in the versions installed here."""
     requirements = []
     for package, requirement in (("ray", "ray[default]"), ("openai", "openai")):
         with suppress(importlib.metadata.PackageNotFoundError):

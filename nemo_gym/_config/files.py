@@ -71,7 +71,7 @@ def find_similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
 
 
 def _complete_path(folder: Path, parts: Sequence[str], depth: int, match: str) -> str:
-    """Complete the path if the result exists: a server's folder and its config often share the misspelt name."""
+    """Complete the path if the result exists: a server's folder and its config often share the misspelled name."""
     found = Path(*parts[:depth], match)
     for rest in (parts[depth + 1 :], [part.replace(parts[depth], match) for part in parts[depth + 1 :]]):
         if (folder / found.joinpath(*rest)).exists():

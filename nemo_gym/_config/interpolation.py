@@ -128,7 +128,7 @@ def check_interpolations(config: DictConfig, values: ConfigValues, provenance: P
 
 
 def find_unset_variables(values: ConfigValues) -> list[tuple[str | int, ...]]:
-    """Return the paths of the values that need an environment variable which is not set."""
+    """Return the paths of the values that need an environment variable that is not set."""
     return [path for path, error in values.broken.items() if _UNSET_VARIABLE.search(error.msg or str(error))]
 
 

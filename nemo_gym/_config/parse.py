@@ -50,7 +50,7 @@ class Resolved:
     provenance: Provenance
     servers: Detected = field(default_factory=Detected)
     notes: tuple[str, ...] = ()
-    """What was not taken literally, to be shown to the user."""
+    """Notes for the user about what was not taken literally."""
 
 
 def resolve(sources: Sources, machine: Machine, check: Callable[[Resolved], Problems] | None = None) -> Resolved:
@@ -71,7 +71,7 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     with problems.catch():
         dotenv = load_file(sources.dotenv_path, sources.dotenv_path.name) if sources.dotenv_path else None
     includes = _load_files(sources, dotenv, problems)
-    if problems:  # what else seems wrong might be defined in a file that is missing
+    if problems:  # other problems may only follow from a missing file
         return problems, None
     layers = _list_layers(includes, dotenv, sources)
     defaults, notes = complete_instances(layers, sources.search_roots)
@@ -101,18 +101,18 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
 def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
     """Load the files named by the command line, the initial values or env.yaml, whichever of these names any first."""
     from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
-    speakers = [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]  # strongest first
-    speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
+    naming_sources = [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]  # strongest first
+    named_by = next((name for name, config in naming_sources if "config_paths" in config), COMMAND_LINE)
     includes = Includes()
     with problems.catch():
-        paths = read_config_paths(_merge_configs([config for _, config in reversed(speakers)]), speaker)
-        includes = load_includes(paths, sources.search_roots, speaker)
+        paths = read_config_paths(_merge_configs([config for _, config in reversed(naming_sources)]), named_by)
+        includes = load_includes(paths, sources.search_roots, named_by)
     problems.extend(includes.problems)
     return includes
 
 
 def _merge_configs(configs: Sequence[Any]) -> DictConfig:
-    """Merge as OmegaConf does, on copies: the sources stay as they are, and flags such as read-only are lost."""
+    """Merge as OmegaConf does, on copies: the sources stay unchanged, and flags such as read-only are lost."""
     plain = [OmegaConf.to_container(config) if OmegaConf.is_config(config) else config for config in configs]
     result = OmegaConf.merge({}, *plain)
     assert isinstance(result, DictConfig)
@@ -155,7 +155,7 @@ def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problem
             return OmegaConf.to_container(_merge_configs([values, layer.values]))
         except OmegaConfBaseException as error:
             reason = read_reason(error)
-            problems.add(ConfigError, f"what {layer.name} says cannot be merged with what comes before it: {reason}")
+            problems.add(ConfigError, f"the values of {layer.name} cannot be merged with those before it: {reason}")
             return values
     return merge_values(values, deepcopy(layer.values))
 
@@ -182,7 +182,7 @@ def _report_conflicts(base: Any, over: Any, path: KeyPath, below: Provenance, la
 
 
 def _collapse_dummy_models(values: dict[str, Any]) -> None:
-    """Drop a dummy model that stands beside a real one, which takes the dummy's values as defaults."""
+    """Drop a dummy model next to a real one, which takes the dummy's values as defaults."""
     for block in values.values():
         models = block.get("responses_api_models") if isinstance(block, dict) else None
         if isinstance(models, dict) and "dummy_model" in models and len(models) > 1:
@@ -208,10 +208,10 @@ def _check(
 
 
 def _leave_out_unset_variables(config: DictConfig, servers: Detected, command_line: Layer) -> None:
-    """Turn values into `???` that need an unset environment variable and that nothing is known to read.
+    """Replace values that need an unset environment variable, and that nothing is known to read, with `???`.
 
     Servers, settings of commands and what the command line gives are read, and the `policy_` keys are read by the model
-    servers that refer to them. Whoever reads another value after all gets the error then.
+    servers that refer to them. Code that reads another value anyway gets the error then.
     """
     read = {instance.name for instance in servers.instances} | servers.unknown_yet | servers.almost.keys()
     read |= {key for key in SETTINGS if not key.startswith("policy_")}

@@ -14,7 +14,7 @@ _reserved: dict[tuple[str, int], socket.socket] = {}
 
 
 def find_free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
-    """Return a port in `low`..`high`, not in `taken`, that nobody uses."""
+    """Return a port in `low`..`high`, not in `taken`, that is free."""
 
     def is_free(port: int) -> bool:
         try:
@@ -32,7 +32,7 @@ def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: 
 
 
 def reserve(host: str, port: int) -> bool:
-    """Hold `port` as `reserve_port` does; return False if somebody uses it."""
+    """Hold `port` as `reserve_port` does; return False if it is in use."""
     try:
         _reserved[host, port] = bind_alone(host, port)
     except OSError:
@@ -49,8 +49,8 @@ def bind_alone(host: str, port: int) -> socket.socket:
     """Bind a socket that does not let others share its port.
 
     With SO_REUSEADDR on both, Linux gives one port to two sockets until one of them listens. Without it, lingering
-    connections of an earlier run block the port. So it is set only to bind a port on which some linger, and again when
-    the socket is about to listen.
+    connections of an earlier run block the port. So it is set only to bind a port with lingering connections, and again
+    when the socket is about to listen.
     """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collect what is wrong with a config, so that a user sees all of it at once, and explain what pydantic found.
 
-All other problems are worded where they are found.
+All other messages are written where the problem is found.
 """
 
 import re

@@ -2,9 +2,9 @@
 """Names of servers that no loaded config defines: new instances and short names on a command line, and an old name.
 
 An override of a new instance is completed from the config in the folder of its implementation, and a short name in a
-reference is replaced by the only server it can mean. Both leave a note. What stays incomplete is reported by others.
-Files get no such help, because whoever writes one can write it in full, with one exception: agents written in 2025 call
-the model under test `openai_model`, which stands for `policy_model` in files too.
+reference is replaced by the only server it can mean. Both leave a note. What stays incomplete is reported elsewhere.
+Files get no such help, because their authors can write names in full, with one exception: agents written in 2025 call
+the model under test `openai_model`, which means `policy_model` in files too.
 """
 
 import logging

@@ -90,18 +90,18 @@ class BaseServerConfig(BaseModel):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     host: str
-    """Where it listens; the top-level key `default_host` where its block says nothing."""
+    """Host it listens on; by default the top-level key `default_host`."""
     port: int
-    """Which port it listens on; a free one where its block says nothing."""
+    """Port it listens on; by default a free one."""
     num_workers: int | None = None
     """How many processes share its work; None: one."""
 
 
 class BaseRunServerConfig(BaseServerConfig):
-    """What the config of every server that this package starts has."""
+    """Config of every server that this package starts."""
 
     entrypoint: str
-    """The file that starts it, in the folder of the implementation: `app.py`."""
+    """The file that starts it, relative to the implementation's folder: `app.py`."""
     domain: Domain | None = None
     """What an environment trains or measures: `math`, `coding`, `agent` and so on; resources servers only."""
 
@@ -110,7 +110,7 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
     """The config that a running server is built with; `name` is its instance name in the global config."""
 
     name: str
-    """The name of the instance, by which others call it: the key of its block, never written in it."""
+    """The name of the instance, by which others call it: the key of its block, not a field in it."""
     max_request_body_bytes: int = Field(default=256 * 2**20, gt=0)
     """A request with a larger body is refused with 413 before it is read into memory."""
     session_affinity: bool = True
@@ -121,21 +121,21 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
     requirements: list[str] = Field(default_factory=list)
     """Packages that this instance needs besides those of its folder, as in a requirements.txt: `["my-env==1.2"]`.
 
-    It then runs in an environment that has them. Relative paths begin at the server's folder.
+    It then runs in a virtual environment that has them. Paths are relative to the server's folder.
     """
     run_once: bool = False
-    """With `gym eval run --workers`: one such server for all workers, called over HTTP, instead of one in each."""
+    """With `gym eval run --workers`: run one server for all workers, called over HTTP, instead of one in each."""
 
 
 class RayPlacementConfig(BaseModel):
-    """What a server with `placement: ray` says about the nodes that it runs on, in its block."""
+    """Settings of a server with `placement: ray`, in its block, for the nodes that it runs on."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
     num_replicas: int = Field(default=1, ge=1)
     """How many actors share the work. All requests of a session reach the replica that began it."""
     num_cpus: float = Field(default=0.001, ge=0)
-    """CPUs that Ray reserves for each replica: by default next to nothing, for with 0 Ray does not spread replicas."""
+    """CPUs that Ray reserves for each replica: by default next to nothing, as with 0 Ray does not spread replicas."""
     num_gpus: float = Field(default=0, ge=0)
     """GPUs that Ray reserves for each replica, which sees only those."""
     resources: dict[str, float] = Field(default_factory=dict)
@@ -143,7 +143,7 @@ class RayPlacementConfig(BaseModel):
     node_labels: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have, as in `ray start --labels`. Values may be Ray's expressions, such as `in(a,b)`."""
     max_restarts: int = Field(default=3, ge=-1)
-    """How often Ray starts a replica again that was lost, with its node or by itself; -1: without limit."""
+    """How many times Ray restarts a replica that was lost, alone or with its node; -1: without limit."""
 
 
 class BaseRunServerTypeConfig(BaseRunServerConfig):
@@ -162,7 +162,7 @@ _OneImplementation = Annotated[dict[str, BaseRunServerTypeConfig], Field(min_len
 class _ServerTypeConfig(BaseModel):
     """One server type that holds one implementation."""
 
-    # Only readers of a whole config need these schemas; a server gets its own block.
+    # Only code that reads a whole config needs these schemas; a server gets its own block.
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True, defer_build=True)
 
     SERVER_TYPE: ClassVar[ServerType]
@@ -282,7 +282,7 @@ def validate_server_instance(name: str, values: Any, block: DictConfig) -> Serve
     """Validate `values`, the plain form of `block`, as a server instance; raise pydantic's ValidationError."""
     data = {**values, "name": name, "server_type_config_dict": block} if isinstance(values, Mapping) else values
     with warnings.catch_warnings():
-        # Whoever reads the datasets gets the warning about deprecated keys; detection looks at every block.
+        # Code that reads the datasets warns about deprecated keys; detection looks at every block.
         warnings.simplefilter("ignore", DeprecationWarning)
         return ServerInstanceConfigTypeAdapter.validate_python(data)
 

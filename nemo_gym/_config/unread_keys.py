@@ -2,8 +2,8 @@
 """Find keys that nothing reads: mistyped keys in files, and any unread key on a command line.
 
 Files may hold keys of their own, since other versions and other programs read them too. A key in a file counts as
-mistyped only if nothing is known to read it and a very similar key is read but not given. Whoever types an override
-wants it to have an effect, so an override that cannot have one is refused.
+mistyped only if nothing is known to read it and a very similar key is read but not given. People who type an
+override want it to have an effect, so an override that cannot have one is refused.
 """
 
 import re
@@ -121,7 +121,7 @@ def _list_referenced(provenance: Provenance) -> set[str]:
 # --- command lines ----------------------------------------------------------------------------------------------------
 
 
-_HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS_KEY_NAME}=true` lets it pass"
+_HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS_KEY_NAME}=true` accepts it"
 _SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
 """Families of settings that other libraries read as well."""
 
@@ -141,7 +141,7 @@ def check_command_line(
 
 
 def _list_interpolated_keys(provenance: Provenance) -> set[str]:
-    """Return every key on the way of an interpolation: such keys are read."""
+    """Return every key on the path of an interpolation: such keys are read."""
     texts = re.findall(r"\$\{([^{}]*)\}", repr([layer.values for layer in provenance.layers]))
     return {key for text in texts for key in re.findall(r"[\w-]+", text)}
 
@@ -196,7 +196,7 @@ class _OverrideChecker:
                 self.problems.add(
                     ConfigError,
                     f"{place}: nothing reads it there.\n"
-                    f"hint: settings of {instance.name!r} stand in `{join_path(whole)}`, as in "
+                    f"hint: settings of {instance.name!r} belong in `{join_path(whole)}`, as in "
                     f"`++{join_path((*whole, str(key)))}=…`",
                 )
         block = _find_value(value, (kind, implementation))

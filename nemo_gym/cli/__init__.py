@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: `gym` (alias `ng`) and the legacy `ng_*` commands.
 
-Programs run servers with `nemo_gym.cli.env.RunHelper`, and see what runs with `StatusCommand`.
+Programs run servers with `nemo_gym.cli.env.RunHelper`, and see which ones run with `StatusCommand`.
 """
 
 from typing import TYPE_CHECKING

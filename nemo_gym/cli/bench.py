@@ -18,7 +18,7 @@ from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
-if TYPE_CHECKING:  # it loads what is measured; this module is read for its settings by commands that measure nothing
+if TYPE_CHECKING:  # loads the measured code, and other commands import this module for its settings
     from perf.bench_file import Bench
     from perf.parts import PartResult
 
@@ -26,14 +26,14 @@ _RESULTS = Path("results") / "bench"
 
 
 class BenchConfig(BaseNeMoGymCLIConfig):
-    """Measure this installation: speed, latency, memory and start-up, each beside its unit from the same run."""
+    """Measure this installation: speed, latency, memory and startup, each against a unit from the same run."""
 
     parts: list[str] = Field(default_factory=list, description="Which parts to measure; by default all but slow ones.")
     json_format: bool = Field(default=False, alias="json", description="Print JSON instead of a table.")
     output: str | None = Field(default=None, description="The JSON file to write; by default one in results/bench.")
-    picture: str | None = Field(default=None, description="The SVG file of growth curves; by default beside the JSON.")
+    picture: str | None = Field(default=None, description="The SVG file of growth curves; by default next to the JSON.")
     compare: str | None = Field(default=None, description="JSON of an earlier run to compare with.")
-    repeat: PositiveInt = Field(default=1, description="How often to run every part; figures are then medians.")
+    repeat: PositiveInt = Field(default=1, description="How many times to run every part; figures are medians.")
     strict: bool = Field(default=False, description="Exit with 1 if a bound is exceeded, or a figure got worse.")
 
     @field_validator("parts", mode="before")
@@ -43,7 +43,7 @@ class BenchConfig(BaseNeMoGymCLIConfig):
 
 
 def bench(overrides: list[str]) -> int:
-    """Measure, print, write files, compare; 1 if a part failed."""
+    """Measure, print, write files and compare; return 1 if a part failed."""
     config = validate_settings(BenchConfig, parse_overrides(overrides).values)
     from perf import bench_file, compare, report
     from perf.parts import BY_DEFAULT, run_parts
@@ -117,7 +117,7 @@ def _write_files(found: "Bench", config: BenchConfig) -> None:
         render.note(f"Wrote {picture}")
     elif config.picture:
         render.note(
-            f"No picture: of {', '.join(found.parts)}, none is measured at several sizes.\n"
+            f"No picture: none of {', '.join(found.parts)} is measured at several sizes.\n"
             "hint: `gym bench in_flight` is"
         )
 
@@ -137,7 +137,7 @@ def _show_changes(changes: "Sequence[Any]", differences: Sequence[str], *, in_no
 
 @contextmanager
 def _progress(total: int) -> "Iterator[tuple[Callable[[str], None], Callable[[PartResult], None]]]":
-    """Show which part is measured: a moving line on a terminal, a line for each part elsewhere."""
+    """Show which part is being measured: a progress bar on a terminal, one line per part elsewhere."""
     from perf.parts import ALL
 
     number = 0

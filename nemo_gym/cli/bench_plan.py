@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym bench plan`: how fast a run would be, what would hold it back and what it would take. See `perf.plan`."""
+"""`gym bench plan`: forecast a run's speed, its bottleneck and the resources it needs. See `perf.plan`."""
 
 import os
 from dataclasses import asdict
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class BenchPlanConfig(BaseNeMoGymCLIConfig):
-    """Forecast a run from measured constants: its speed, what binds, cores and memory, and how far more nodes help."""
+    """Forecast a run from measured constants: speed, bottleneck, cores, memory, and whether more nodes help."""
 
     latency: str | None = Field(default=None, description="Time of a model call: `2s`, `lognormal:median=2,sigma=1`.")
-    tokens: str | None = Field(default=None, description="Tokens that a model call writes: a number or distribution.")
-    turns: str | None = Field(default=None, description="Model calls of a rollout: a number or distribution.")
+    tokens: str | None = Field(default=None, description="Tokens generated per model call: a number or distribution.")
+    turns: str | None = Field(default=None, description="Model calls per rollout: a number or distribution.")
     from_rollouts: str | None = Field(default=None, description="A rollouts file to take latency, tokens, turns from.")
-    tool_cpu: str = Field(default="0", description="CPU time of a tool call, such as `5ms`.")
-    verify_cpu: str | None = Field(default=None, description="CPU time of a verification, such as `20ms`.")
+    tool_cpu: str = Field(default="0", description="CPU time per tool call, such as `5ms`.")
+    verify_cpu: str | None = Field(default=None, description="CPU time per verification, such as `20ms`.")
     verify_like: str | None = Field(default=None, description="An environment whose verifications were measured.")
-    rollouts: PositiveInt | None = Field(default=None, description="How many rollouts the run has.")
+    rollouts: PositiveInt | None = Field(default=None, description="Number of rollouts in the run.")
     concurrency: PositiveInt | None = Field(default=None, description="Rollouts in flight over all workers.")
-    nodes: PositiveInt = Field(default=1, description="Machines.")
-    workers: PositiveInt = Field(default=1, description="Worker processes on each node.")
-    cores: PositiveFloat | None = Field(default=None, description="Cores of each node; by default those of this one.")
-    memory: PositiveFloat | None = Field(default=None, description="Memory of each node in GB.")
-    endpoint_in_flight: PositiveInt | None = Field(default=None, description="Requests the endpoint takes at once.")
-    endpoint_rps: PositiveFloat | None = Field(default=None, description="Requests a second that the endpoint takes.")
-    endpoint_tps: PositiveFloat | None = Field(default=None, description="Tokens a second that the endpoint writes.")
+    nodes: PositiveInt = Field(default=1, description="Number of machines.")
+    workers: PositiveInt = Field(default=1, description="Worker processes per node.")
+    cores: PositiveFloat | None = Field(default=None, description="Cores per node; by default those of this machine.")
+    memory: PositiveFloat | None = Field(default=None, description="Memory per node in GB.")
+    endpoint_in_flight: PositiveInt | None = Field(default=None, description="Requests the endpoint handles at once.")
+    endpoint_rps: PositiveFloat | None = Field(default=None, description="Requests per second the endpoint handles.")
+    endpoint_tps: PositiveFloat | None = Field(default=None, description="Tokens per second the endpoint generates.")
     constants: str | None = Field(default=None, description="JSON of `gym bench` to take the constants from.")
     check: bool = Field(default=False, description="Make three real runs and see how close the forecasts are.")
     json_format: bool = Field(default=False, alias="json", description="Print JSON.")
@@ -102,7 +102,7 @@ def _read_workload(config: BenchPlanConfig) -> "Workload":
         )
     if "tokens" not in given and config.endpoint_tps is not None:
         raise PlanError(
-            "`--endpoint-tps` limits tokens a second, and nothing says how many tokens a call writes.\n"
+            "`--endpoint-tps` limits tokens per second, but nothing says how many tokens a call generates.\n"
             f"given: --endpoint-tps {config.endpoint_tps:g}\nhint: `--tokens 400`, or `--from-rollouts FILE`"
         )
     if given.get("turns") is not None and given["turns"].mean < 1:
@@ -174,7 +174,7 @@ def _check(as_json: bool) -> int:
     from perf.plan.check import rows_of as rows_of_checks
     from perf.report import as_object, as_table
 
-    render.note("three real runs and their forecasts, after measuring the constants; takes a minute or two")
+    render.note("measuring the constants, then comparing three real runs with their forecasts; takes a minute or two")
     checked = check()
     rows = rows_of_checks(checked)
     if as_json:
@@ -185,7 +185,7 @@ def _check(as_json: bool) -> int:
     missed = [one.share for one in checked if not one.is_close]
     if missed and min(missed) < BUSY_SHARE:
         render.note(
-            f"This machine was busy: a run got {min(missed):.0%} of the CPU that it was ready to use.\n"
-            "hint: check again when nothing else runs here; these figures say little"
+            f"This machine was busy: a run got only {min(missed):.0%} of the CPU time it could use.\n"
+            "hint: check again when nothing else runs here; these figures mean little"
         )
     return 1 if missed else 0

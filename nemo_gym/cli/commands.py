@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of commands: what each is called, what it is for, which flags it takes, and where it is implemented.
 
-Parsing (`flags.py`), help (`help_pages.py`) and completion (`completion.py`) all come from here. Commands are imported
-when they run, which keeps `gym --help` instant. Flags that several commands take are in `common_flags.py`.
+Parsing (`flags.py`), help (`help_pages.py`) and completion (`completion.py`) are all built from it. Commands are
+imported when they run, which keeps `gym --help` instant. Flags that several commands take are in `common_flags.py`.
 """
 
 from nemo_gym._catalog.systems import SYSTEMS
@@ -38,7 +38,7 @@ _NOT_IN_DEMO = ("--agent", "--input", "--prompt-config", "--shard", "--split", "
 
 
 def _list(function: str, what: str, *flags: Flag) -> Command:
-    name = Positional("NAME", "component_name", "show everything that is known about this one", optional=True)
+    name = Positional("NAME", "component_name", "show everything known about this one", optional=True)
     return Command(f"listing:{function}", what, "settings:ListConfig", (JSON, SEARCH_DIR, *flags), (name,))
 
 
@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "environments: domain, description",
             *MANIFEST_FILTERS,
             Flag("--kind", "catalog_kind", "what to list", choices=("environment", "benchmark")),
-            Flag("--from", "import_system", "those of another system, for `gym import`", choices=tuple(SYSTEMS)),
+            Flag("--from", "import_system", "another system to list, for `gym import`", choices=tuple(SYSTEMS)),
         ),
         "agents": _list("agents", "agents: composition, variants"),
         "models": _list("models", "model servers, by the names that --model-type takes"),
@@ -63,18 +63,18 @@ GROUPS: dict[str, dict[str, Command]] = {
     "dataset": {
         "collate": Command(
             "dataset.collate:collate",
-            "check, measure and put together the datasets of a config",
+            "check, measure and merge the datasets of a config",
             "dataset.collate:CollateConfig",
             (
                 *SELECTORS,
                 ALLOW_UNKNOWN,
-                Flag("--mode", "mode", "what to do with them", choices=("train_preparation", "example_validation")),
+                Flag("--mode", "mode", "what to do with the data", choices=("train_preparation", "example_validation")),
                 Flag("--output-dir", "output_dirpath", "where the collated datasets and metrics go", short="-o"),
-                Flag("--download", "should_download", "fetch what is missing from its registry", "switch"),
+                Flag("--download", "should_download", "download missing datasets from their registry", "switch"),
                 Flag(
                     "--data-source",
                     "data_source",
-                    "which registry, of those a dataset is in",
+                    "the registry to use if a dataset is in several",
                     choices=("huggingface", "gitlab"),
                 ),
                 Flag(
@@ -88,28 +88,28 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
         "render": Command(
             "dataset.collate:fill_prompts",
-            "fill a prompt into raw rows",
+            "apply a prompt template to raw rows",
             "dataset.collate:MaterializePromptsConfig",
             (
                 Flag("--input", "input_jsonl_fpath", "the raw rows", short="-i"),
                 Flag("--prompt-config", "prompt_config", "a prompt template, YAML"),
-                Flag("--output", "output_jsonl_fpath", "where the rows with their prompts go", short="-o"),
+                Flag("--output", "output_jsonl_fpath", "where the rows with prompts go", short="-o"),
                 SEARCH_DIR,
             ),
         ),
         "upload": Command(
             "dataset:upload",
-            "put a JSONL file on Hugging Face, or into GitLab",
+            "upload a JSONL file to Hugging Face or GitLab",
             "dataset:DatasetUploadConfig",
             (
                 STORAGE,
                 *DATASET_MIGRATE,
-                Flag("--delete-from-gitlab", "delete_from_gitlab", "afterwards, delete it from GitLab", "switch"),
+                Flag("--delete-from-gitlab", "delete_from_gitlab", "delete it from GitLab afterwards", "switch"),
             ),
         ),
         "download": Command(
             "dataset:download",
-            "get a dataset from Hugging Face, or from GitLab",
+            "download a dataset from Hugging Face or GitLab",
             "dataset:DatasetDownloadConfig",
             (
                 STORAGE,
@@ -121,16 +121,16 @@ GROUPS: dict[str, dict[str, Command]] = {
                     "GitLab: the version; Hugging Face: branch, tag or commit",
                     also=("revision",),
                 ),
-                Flag("--artifact", "artifact_fpath", "one raw file, by its path there"),
+                Flag("--artifact", "artifact_fpath", "one raw file, by its path in the dataset"),
                 Flag("--split", "split", "Hugging Face: only this split", choices=("train", "validation", "test")),
                 Flag("--output", "output_fpath", "the file to write", short="-o"),
-                Flag("--output-dir", "output_dirpath", "the folder to write to: all splits, or the one named"),
+                Flag("--output-dir", "output_dirpath", "the folder for all splits, or for the one named"),
                 JSON,
             ),
         ),
         "migrate": Command(
             "dataset.hf:migrate",
-            "put a JSONL file on Hugging Face, check it there, then delete the dataset from GitLab",
+            "upload a JSONL file to Hugging Face, verify the upload, then delete the dataset from GitLab",
             "dataset.hf:DatasetMigrateConfig",
             DATASET_MIGRATE,
         ),
@@ -157,13 +157,13 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
         "prefetch": Command(
             "env:prefetch",
-            "build the environments of servers without starting them",
+            "build the virtual environments of servers without starting them",
             "settings:RunConfig",
             (*SERVERS, JSON),
         ),
         "status": Command(
             "env.server_status:show_status",
-            "show the servers that run and their health",
+            "show running servers and their health",
             "settings:StatusConfig",
             (JSON,),
         ),
@@ -174,18 +174,18 @@ GROUPS: dict[str, dict[str, Command]] = {
             (
                 *SERVERS,
                 JSON,
-                Flag("--explain", "explain", "who gives this key its value, file and line, and what that overrides"),
+                Flag("--explain", "explain", "show which file and line sets this key, and what that overrides"),
             ),
         ),
         "test": Command(
             "env.server_tests:test",
-            "run the test suite of a server, or of all",
+            "run the tests of one server or of all servers",
             "env.server_tests:TestConfig",
             (
                 ENTRYPOINT,
                 Flag("--validate-data", "should_validate_data", "check the example data too", "switch"),
                 Flag("--fail-on-mismatch", "fail_on_total_and_test_mismatch", "fail if a server lacks tests", "switch"),
-                Flag("--concurrency", "test_concurrency", "test suites at once; by default one a core", "number"),
+                Flag("--concurrency", "test_concurrency", "test suites at once; by default one per core", "number"),
                 SEARCH_DIR,
                 JSON,
             ),
@@ -193,30 +193,30 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
         "check": Command(
             "env.check:check_env",
-            "start a resources server and see whether it keeps to the contract",
+            "start a resources server and check that it keeps the contract",
             "env.check:CheckConfig",
             (*SERVERS, JSON),
             _component("a resources server or an environment"),
         ),
         "packages": Command(
             "env.server_folders:packages",
-            "list the packages of a server's environment",
+            "list the packages in a server's virtual environment",
             "env.server_folders:PipListConfig",
             (
                 ENTRYPOINT,
-                Flag("--outdated", "outdated", "only packages of which there is a newer version", "switch"),
+                Flag("--outdated", "outdated", "only packages with a newer version", "switch"),
                 Flag("--json", "format", "print JSON", "switch", constant="json"),
                 SEARCH_DIR,
             ),
         ),
         "init": Command(
             "env.init:init",
-            "make a new resources server, environment or benchmark",
+            "create a resources server, environment or benchmark",
             "env.init:InitConfig",
             (
-                Flag("--resources-server", "resources_servers", "make a resources server of this name", "entrypoint"),
-                Flag("--environment", "environment", "make an environment of this name"),
-                Flag("--benchmark", "benchmark", "make a benchmark of this name"),
+                Flag("--resources-server", "resources_servers", "create a resources server of this name", "entrypoint"),
+                Flag("--environment", "environment", "create an environment of this name"),
+                Flag("--benchmark", "benchmark", "create a benchmark of this name"),
                 Flag(
                     "--profile",
                     "profile",
@@ -252,11 +252,11 @@ GROUPS: dict[str, dict[str, Command]] = {
             "compare runs task by task",
             "eval.files:CompareConfig",
             (PASS_THRESHOLD, JSON),
-            (Positional("FILE", "rollouts_jsonl_fpaths", "rollouts files, the first one the baseline", many=True),),
+            (Positional("FILE", "rollouts_jsonl_fpaths", "rollouts files; the first is the baseline", many=True),),
         ),
         "prepare": Command(
             "prepare:prepare",
-            "write the data of a benchmark, by its own script",
+            "write a benchmark's data with its prepare script",
             "prepare:PrepareBenchmarkConfig",
             (
                 CONFIG,
@@ -269,12 +269,12 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
         "profile": Command(
             "eval.files:profile",
-            "statistics of the rewards of every task",
+            "compute reward statistics for every task",
             "eval.files:ProfileConfig",
             (
                 INPUTS,
                 Flag("--rollouts", "rollouts_jsonl_fpath", "the rollouts file"),
-                Flag("--allow-partial", "allow_partial_rollouts", "accept that planned rollouts are missing", "switch"),
+                Flag("--allow-partial", "allow_partial_rollouts", "accept missing rollouts", "switch"),
                 PASS_THRESHOLD,
                 JSON,
             ),
@@ -290,36 +290,36 @@ GROUPS: dict[str, dict[str, Command]] = {
                 Flag("--output", "output_jsonl_fpath", "where the new scores go", short="-o"),
                 Flag("--concurrency", "num_samples_in_parallel", "verifications at once", "number"),
                 Flag("--limit", "limit", "score only the first N rollouts", "number"),
-                Flag("--force", "force", "score also with verifiers that may keep state", "switch"),
-                Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
+                Flag("--force", "force", "also score with verifiers that may keep state", "switch"),
+                Flag("--overwrite", "overwrite", "replace an existing output", "switch"),
                 Flag("--resume", "resume_from_cache", "score only what is missing from the output", "switch"),
                 DISABLE_AGGREGATION,
-                Flag("--judge-failed-only", "judge_failed_only", "score only if the judge gave no verdict", "switch"),
-                Flag("--append", "append", "add to an output that exists", "switch"),
+                Flag("--judge-failed-only", "judge_failed_only", "score only where a judge gave no verdict", "switch"),
+                Flag("--append", "append", "add to an existing output", "switch"),
                 QUIET,
                 JSON,
             ),
         ),
         "run": Command(
             "eval.run:run",
-            "play tasks and score them",
+            "run tasks and score them",
             "eval.settings:EvalRunConfig",
             (*SELECTORS, *MODEL, *EVAL_RUN, JSON),
         ),
         "tokens": Command(
-            "export:tokens", "how well tokens fit together", "export:TokensConfig", (TOKENIZER, JSON), ROLLOUTS
+            "export:tokens", "report token drift within rollouts", "export:TokensConfig", (TOKENIZER, JSON), ROLLOUTS
         ),
     },
     "dev": {
         "test": Command("dev:test", "run the core tests of NeMo Gym with coverage", "dev:DevTestConfig"),
-        "reinstall": Command("dev:reinstall", "say how a clone is set up", "dev:DevReinstallConfig"),
+        "reinstall": Command("dev:reinstall", "explain how to set up a clone", "dev:DevReinstallConfig"),
     },
 }
 GROUP_HELP = {
-    "list": "what there is to evaluate",
-    "dataset": "prepare rows: check, measure, collate, fill prompts; share them",
+    "list": "show what you can evaluate",
+    "dataset": "check, measure, collate and share datasets; apply prompts",
     "env": "run and inspect servers",
-    "eval": "collect rollouts and see what they came to",
+    "eval": "collect rollouts and inspect the results",
     "dev": "work on NeMo Gym itself",
 }
 
@@ -327,13 +327,13 @@ VERSION = Command("general:show_version", "versions and system", "settings:Versi
 COMMANDS: dict[str, Command] = {
     "bench": Command(
         "bench:bench",
-        "measure this installation on this machine; all of it takes some ten minutes",
+        "benchmark this installation on this machine; all parts take about ten minutes",
         "bench:BenchConfig",
         (
             Flag("--output", "output", "the JSON file to write; by default one in results/bench", short="-o"),
-            Flag("--picture", "picture", "the SVG file of growth curves; by default beside the JSON"),
-            Flag("--compare", "compare", "JSON of an earlier run: say what got better or worse beyond the spread"),
-            Flag("--repeat", "repeat", "run every part N times: medians and spread", "number"),
+            Flag("--picture", "picture", "the SVG file of growth curves; by default next to the JSON"),
+            Flag("--compare", "compare", "JSON of an earlier run: report what changed beyond the spread"),
+            Flag("--repeat", "repeat", "run every part N times; report medians and spread", "number"),
             Flag("--strict", "strict", "exit with 1 if a bound is exceeded, or a figure got worse", "switch"),
             JSON,
         ),
@@ -341,7 +341,7 @@ COMMANDS: dict[str, Command] = {
             Positional(
                 "PART",
                 "parts",
-                "what to measure, such as cli or in_flight; if not given, all but the slow ones; `list` names them",
+                "what to measure, such as cli or in_flight; by default all but the slow parts; `list` lists them",
                 many=True,
                 optional=True,
             ),
@@ -349,33 +349,33 @@ COMMANDS: dict[str, Command] = {
     ),
     "bench plan": Command(
         "bench_plan:plan",
-        "forecast a run: how fast, what binds, what it takes, how far more nodes help",
+        "forecast a run: its speed, bottleneck and resources, and whether more nodes help",
         "bench_plan:BenchPlanConfig",
         (
             Flag("--latency", "latency", "time of a model call: 2s, lognormal:median=2s,sigma=0.5, fixed:300ms"),
-            Flag("--tokens", "tokens", "tokens that a model call writes: a number or a distribution"),
-            Flag("--turns", "turns", "model calls of a rollout: a number or a distribution"),
+            Flag("--tokens", "tokens", "tokens generated per model call: a number or a distribution"),
+            Flag("--turns", "turns", "model calls per rollout: a number or a distribution"),
             Flag("--from-rollouts", "from_rollouts", "a rollouts file to take latency, tokens and turns from"),
-            Flag("--tool-cpu", "tool_cpu", "CPU time of a tool call"),
-            Flag("--verify-cpu", "verify_cpu", "CPU time of a verification, in a process beside the worker"),
+            Flag("--tool-cpu", "tool_cpu", "CPU time per tool call"),
+            Flag("--verify-cpu", "verify_cpu", "CPU time per verification, in a process next to the worker"),
             Flag("--verify-like", "verify_like", "an environment whose verifications `gym bench` has measured"),
-            Flag("--rollouts", "rollouts", "how many rollouts the run has", "number"),
-            Flag("--concurrency", "concurrency", "rollouts in flight; as many as are of use if not given", "number"),
+            Flag("--rollouts", "rollouts", "number of rollouts in the run", "number"),
+            Flag("--concurrency", "concurrency", "rollouts in flight; by default as many as help", "number"),
             Flag("--nodes", "nodes", "machines, up to 1,000", "number"),
-            Flag("--workers", "workers", "worker processes on each node", "number"),
-            Flag("--cores", "cores", "cores of each node; those of this machine if not given", "number"),
-            Flag("--memory", "memory", "memory of each node in GB", "number"),
-            Flag("--endpoint-in-flight", "endpoint_in_flight", "requests that the endpoint takes at once", "number"),
-            Flag("--endpoint-rps", "endpoint_rps", "requests a second that the endpoint takes", "number"),
-            Flag("--endpoint-tps", "endpoint_tps", "tokens a second that the endpoint writes", "number"),
-            Flag("--constants", "constants", "JSON of `gym bench constants`; else those of the package"),
-            Flag("--check", "check", "make three real runs and say how close the forecasts are", "switch"),
+            Flag("--workers", "workers", "worker processes per node", "number"),
+            Flag("--cores", "cores", "cores per node; by default those of this machine", "number"),
+            Flag("--memory", "memory", "memory per node in GB", "number"),
+            Flag("--endpoint-in-flight", "endpoint_in_flight", "requests the endpoint handles at once", "number"),
+            Flag("--endpoint-rps", "endpoint_rps", "requests per second the endpoint handles", "number"),
+            Flag("--endpoint-tps", "endpoint_tps", "tokens per second the endpoint generates", "number"),
+            Flag("--constants", "constants", "JSON of `gym bench constants`; by default the packaged ones"),
+            Flag("--check", "check", "make three real runs and report how close the forecasts are", "switch"),
             JSON,
         ),
     ),
     "demo": Command(
         "demo:demo",
-        "see an evaluation work: a small environment and a model that needs no key",
+        "try an evaluation: a small environment and a model that needs no key",
         "eval.settings:EvalRunConfig",
         (
             CONFIG,
@@ -391,18 +391,18 @@ COMMANDS: dict[str, Command] = {
     ),
     "export": Command(
         "export:export",
-        "write rollouts in the format of a trainer: trl, verl, nemo-rl, sft and more",
+        "write rollouts in a trainer's format: trl, verl, nemo-rl, sft and more",
         "export:ExportConfig",
         (
             Flag("--to", "export_format", "the format", choices=EXPORT_FORMATS),
-            Flag("--output", "output", "the file to write; `.parquet` for verl's form as parquet", short="-o"),
-            Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
-            Flag("--min-reward", "min_reward", "only rollouts with at least this reward; dpo: of the chosen", "number"),
+            Flag("--output", "output", "the file to write; for verl, `.parquet` writes parquet", short="-o"),
+            Flag("--overwrite", "overwrite", "replace an existing output", "switch"),
+            Flag("--min-reward", "min_reward", "minimum reward; dpo: of the chosen rollout", "number"),
             Flag("--keep-groups", "keep_groups", "mixed: only tasks whose rewards differ", choices=("all", "mixed")),
             Flag("--min-pass-rate", "min_pass_rate", "only tasks with at least this share of passes", "number"),
             Flag("--max-pass-rate", "max_pass_rate", "only tasks with at most this share of passes", "number"),
             PASS_THRESHOLD,
-            Flag("--margin", "margin", "dpo: the least difference of the rewards of a pair", "number"),
+            Flag("--margin", "margin", "dpo: minimum reward difference of a pair", "number"),
             TOKENIZER,
             JSON,
         ),
@@ -410,15 +410,15 @@ COMMANDS: dict[str, Command] = {
     ),
     "import": Command(
         "import_environments:import_environment",
-        "import an environment of another system: a config and a dataset that `gym eval run` plays",
+        "import an environment from another system: a config and a dataset for `gym eval run`",
         "import_environments:ImportConfig",
         (
-            Flag("--rows", "rows", "how many rows the dataset has, 100 unless given", "number"),
-            Flag("--output-dir", "output_dirpath", "the folder for both files, imported/ unless given", short="-o"),
-            Flag("--seed", "seed", "decides what the rows are", "number"),
+            Flag("--rows", "rows", "rows in the dataset; by default 100", "number"),
+            Flag("--output-dir", "output_dirpath", "the folder for both files; by default imported/", short="-o"),
+            Flag("--seed", "seed", "seed for the rows", "number"),
             Flag("--option", "options", "key=value, a setting of the environment; may be repeated", many=True),
             Flag("--requirement", "requirements", "a package it needs, or its path; may be repeated", many=True),
-            Flag("--overwrite", "overwrite", "replace files that are there and differ", "switch"),
+            Flag("--overwrite", "overwrite", "replace existing files that differ", "switch"),
             SEARCH_DIR,
             JSON,
         ),
@@ -431,7 +431,7 @@ COMMANDS: dict[str, Command] = {
         (JSON, SEARCH_DIR),
         (
             Positional("TYPE", "catalog_type", "what to search", optional=True, choices=tuple(GROUPS["list"])),
-            Positional("QUERY", "query", "part of a word, or a word spelt alike"),
+            Positional("QUERY", "query", "part of a word, or a similar spelling"),
         ),
     ),
     "view": Command(
@@ -439,13 +439,13 @@ COMMANDS: dict[str, Command] = {
         "look at rollouts, failures or datasets in a browser",
         "view:JsonlDatasetViewerConfig",
         (
-            Flag("--host", "server_host", "where the page is served; 127.0.0.1 unless given"),
-            Flag("--port", "server_port", "its port, 7860 unless given; the next free one if it is taken", "number"),
-            Flag("--token", "require_token", "show the page only to those who have the printed address", "switch"),
+            Flag("--host", "server_host", "host to serve on; by default 127.0.0.1"),
+            Flag("--port", "server_port", "port; by default 7860, or the next free one if it is taken", "number"),
+            Flag("--token", "require_token", "serve the page only to those who have the printed URL", "switch"),
             Flag("--export", "export_dirpath", "write a static HTML report into this folder instead"),
-            Flag("--export-rollouts", "export_rollouts", "how many rollouts of each file the report holds", "number"),
+            Flag("--export-rollouts", "export_rollouts", "rollouts per file in the report", "number"),
             Flag("--browser", "open_browser", "open the page in a browser", "switch"),
-            Flag("--no-browser", "open_browser", "open no browser (the default)", "switch", constant="false"),
+            Flag("--no-browser", "open_browser", "do not open a browser (the default)", "switch", constant="false"),
         ),
         (Positional("FILE", "jsonl_fpath", "JSONL files: rollouts, inputs, failures, datasets", many=True),),
     ),

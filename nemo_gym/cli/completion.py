@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion with the Tab key: a small script per shell that asks `gym --complete` what could come next.
+"""Tab completion: a small script per shell asks `gym --complete` for candidates.
 
-The answer comes from the table of commands and from the names of folders, so that it is there at once; paths are left
-to the shell, which is what it falls back to where there is no answer.
+Candidates come from the table of commands and from folder names, so they appear at once. Paths are left to the shell,
+which completes them when there are no candidates.
 """
 
 import os
@@ -46,7 +46,7 @@ complete -c ng -a '(_gym_completion)'
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 Candidates = dict[str, str]
-"""What could come next, and what each of it is for."""
+"""The candidates, each with its description."""
 
 
 def run(option: str, arguments: Sequence[str]) -> int:
@@ -68,7 +68,7 @@ def run(option: str, arguments: Sequence[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> Candidates:
-    """Return what the last of `words`, the arguments of `gym` so far, could become."""
+    """Return the completions of the last of `words`, the arguments of `gym` so far."""
     *before, current = words
     given = [word for word in before if word not in ("-v", "--verbose")]
     if (both := " ".join(given[:2])) in COMMANDS and len(given) > 1:
@@ -85,7 +85,7 @@ def candidates(words: Sequence[str]) -> Candidates:
     folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
     search_first([folder for folder in folders if Path(folder).is_dir()])
     found = _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2])
-    if len(given) == 1:  # `gym bench plan` is a command beside `gym bench`
+    if len(given) == 1:  # `gym bench plan` is a command next to `gym bench`
         below = {name.partition(" ")[2]: one.help for name, one in COMMANDS.items() if name.startswith(f"{given[0]} ")}
         found = {**below, **found}
     return _keep_matches(found, current)
@@ -104,7 +104,7 @@ def _complete_command(command: Command, given: Sequence[str], current: str, noun
         if wanted.name == "SYSTEM:ID":
             return {f"{name}:": system.id_form for name, system in SYSTEMS.items()}
         if wanted.key == "component_name":
-            return dict.fromkeys(_list_catalogue(noun[0] if noun else ""), "")
+            return dict.fromkeys(_list_catalog(noun[0] if noun else ""), "")
         return dict.fromkeys(wanted.choices, "")
     return {flag.name: flag.help for flag in flags.values() if flag.name not in given or flag.kind == "config"}
 
@@ -118,7 +118,7 @@ def _list_values(flag: Flag) -> Iterable[str]:
 _SERVERS = {"models": "responses_api_models", "resources-servers": "resources_servers"}
 
 
-def _list_catalogue(noun: str) -> Iterable[str]:
+def _list_catalog(noun: str) -> Iterable[str]:
     roots = component_search_roots()
     if noun in ("benchmarks", "environments"):
         return sorted({name for root in roots for name in config_names(root / noun)})
@@ -151,7 +151,7 @@ def _format_lines(shell: str, found: Candidates) -> list[str]:
 
 
 def _install(shell: str, home: Path) -> None:
-    """Put the script where the shell reads it when it starts; doing it again changes nothing."""
+    """Install the script where the shell reads it at startup; a second time changes nothing."""
     if shell == "fish":
         config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
         for name in ("gym", "ng"):

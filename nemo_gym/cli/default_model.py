@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which model plays when a config asks for `policy_model` and nothing says what that is.
+"""Choose a model server when a config refers to `policy_model` and nothing defines it.
 
-Without a word about a model it is `local_model`, which needs no key; with an endpoint (`policy_base_url` and the like)
-it is `openai_model`. A model that any config file, `env.yaml` or the command line defines is left alone.
+By default it is `local_model`, which needs no key; with an endpoint (`policy_base_url` and the like) it is
+`openai_model`. A model that any config file, `env.yaml` or the command line defines is left alone.
 """
 
 from collections.abc import Mapping
@@ -33,21 +33,21 @@ ENDPOINT_KEYS = (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_AP
 
 
 def with_default_model(overrides: list[str]) -> list[str]:
-    """Add the config of a model server to `overrides` if one is asked for and none is defined; say so in one line."""
+    """Add the config of a model server to `overrides` if one is needed and none is defined, and print a note."""
     if _is_plainly_defined(overrides):
         return overrides
     _, resolved = examine(
         GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
     )
     if resolved is None:
-        return overrides  # nothing can be known of a config that cannot be put together; its parse says why
+        return overrides  # the config cannot be resolved; parsing it reports why
     given = resolved.servers.values.plain
     chosen = choose(given)
     if chosen is None:
         return overrides
     render.note(_explain_choice(chosen, given))
     _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
-    # First, so that whatever the other files say about the model wins.
+    # First, so that the other files override it.
     paths = [find_model_config(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
     return [override_token(CONFIG_PATHS_KEY_NAME, paths), *rest]
 
@@ -58,7 +58,7 @@ def find_model_config(model_server: str) -> str:
 
 
 def choose(config: dict[str, Any]) -> str | None:
-    """Return the model server that `config` lacks; None if it defines one or asks for none."""
+    """Return the model server that `config` lacks; None if it defines one or needs none."""
     block = config.get(POLICY_MODEL_KEY_NAME)
     if block is not None:
         return LOCAL if _only_sets_local_model(block) else None
@@ -69,9 +69,9 @@ def choose(config: dict[str, Any]) -> str | None:
 
 
 def _is_plainly_defined(overrides: list[str]) -> bool:
-    """Return whether a file of the command line, or one that it includes, has a block for the model.
+    """Return whether a file on the command line, or one it includes, defines the model.
 
-    This is seen at a glance, without the cost of a whole config.
+    This is fast, because it does not resolve the whole config.
     """
     paths = split_off(overrides, CONFIG_PATHS_KEY_NAME)[0].get(CONFIG_PATHS_KEY_NAME)
     roots = component_search_roots()
@@ -82,7 +82,7 @@ def _is_plainly_defined(overrides: list[str]) -> bool:
 
 
 def _only_sets_local_model(block: Any) -> bool:
-    """Return whether `block` only completes the config of the local model, as `seed: 1` alone would."""
+    """Return whether `block` only adds settings to the local model, such as `seed: 1`."""
     models = block.get("responses_api_models") if isinstance(block, dict) else None
     return isinstance(models, dict) and list(models) == [LOCAL] and "entrypoint" not in (models[LOCAL] or {})
 
@@ -111,10 +111,10 @@ def _explain_choice(chosen: str, config: dict[str, Any]) -> str:
 
 
 def explain_missing_engine() -> list[str]:
-    """Return what happens where the engine of the local model is not installed, and how to install it."""
+    """Return lines that say how the local model runs without its engine and how to install it, if it is missing."""
     if find_spec(_ENGINE) is not None:
         return []
     return [
-        f"{LOCAL} needs {_ENGINE}, which is not installed here, so it gets an environment of its own, built once.",
-        "hint: pip install 'nemo-gym[local]' puts it into this one, which starts faster",
+        f"{LOCAL} needs {_ENGINE}, which is not installed here, so it runs in its own virtual environment, built once.",
+        "hint: pip install 'nemo-gym[local]' installs it here, which starts faster",
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym demo`: a real evaluation in one command, without a key: `gym eval run` with everything filled in, then a look at
-what was said and where to go from there.
+"""`gym demo`: a real evaluation in one command, without a key.
 
-Every flag of `gym eval run` that makes sense here works and wins over what is filled in.
+It is `gym eval run` with everything filled in, then transcripts and next steps. Every flag of `gym eval run` that
+makes sense here works and overrides what is filled in.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ _OUTCOMES = ("passed", "failed", "mixed")
 
 
 def demo(overrides: list[str]) -> int:
-    """Play, show some of it, say what to try next; the exit code is that of the evaluation."""
+    """Run the evaluation, show transcripts and next steps; return the evaluation's exit code."""
     own, rest = split_off(overrides, "config_paths", "seed", "train", "training_steps")
     if own.get("train"):
         return _train(own, rest)
@@ -46,10 +46,10 @@ def demo(overrides: list[str]) -> int:
     given = {token.lstrip("+").partition("=")[0] for token in rest}
     is_local = "config_paths" not in own and not given & set(ENDPOINT_KEYS)
     if "seed" in own and not is_local:
-        raise UsageError(f"--seed is for {LOCAL}, the model that the demo plays with unless another one is named")
+        raise UsageError(f"--seed is for {LOCAL}, the demo's default model")
     if is_local:
         render.note(
-            "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *explain_missing_engine()])
+            "\n".join([f"running {ENVIRONMENT} with {LOCAL} on this machine's CPU, no key", *explain_missing_engine()])
         )
     filled_in = {**_DEFAULTS, **(_choose_local_model_settings(own.get("seed")) if is_local else {})}
     models = [find_model_config(LOCAL)] if is_local else own.get("config_paths", [])
@@ -75,10 +75,10 @@ def _train(own: Mapping[str, Any], rest: Sequence[str]) -> int:
 
 
 def _choose_local_model_settings(seed: int | None) -> dict[str, Any]:
-    """Return settings for the small model alone.
+    """Return settings that only the small model needs.
 
-    Its answers are a few words long, but now and then it does not find an end. One rollout at a time is fastest: the
-    repeats of a task then find their prompt in the model's cache, and reading prompts is nearly all there is to do.
+    Its answers are a few words long, but sometimes it does not stop. One rollout at a time is fastest: the repeats of a
+    task then find their prompt in the model's cache, and reading prompts is nearly all of the work.
     """
     seeded = {} if seed is None else {f"policy_model.responses_api_models.{LOCAL}.seed": seed}
     return {"responses_create_params.max_output_tokens": _LONGEST_ANSWER, "num_samples_in_parallel": 1, **seeded}
@@ -95,7 +95,7 @@ def _show(output: Path) -> None:
 
 
 def choose_transcripts(rollouts: Iterable[Row]) -> list[str]:
-    """Return a task that was always solved, one that never was and one in between, as far as there are such."""
+    """Return the transcripts of a task always solved, one never solved and one in between, if they exist."""
     tasks: dict[int, list[Row]] = {}
     for rollout in sorted(rollouts, key=lambda row: (row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME])):
         tasks.setdefault(rollout[TASK_INDEX_KEY_NAME], []).append(rollout)
@@ -112,7 +112,7 @@ def _name_outcome(task: Sequence[Row]) -> str:
 
 
 def _write_transcript(task: Sequence[Row]) -> str:
-    """Write the conversation of a task once, then what the model said in every rollout."""
+    """Write the conversation of a task once, then the model's answer in every rollout."""
     first, count = task[0], len(task)
     right = sum(rollout["reward"] == 1 for rollout in task)
     lines = [
@@ -126,7 +126,7 @@ def _write_transcript(task: Sequence[Row]) -> str:
 
 
 def _clean(text: Any) -> str:
-    """Return the text on one line, without anything that a terminal would obey, cut if it is long."""
+    """Return the text on one line, without control characters, truncated if it is long."""
     flat = "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in str(text).strip())
     return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]} …"
 
@@ -135,7 +135,7 @@ def _clean(text: Any) -> str:
 
 
 def list_next_commands(output: Path) -> list[str]:
-    """Return what a newcomer may want to try, as it would be typed here."""
+    """Return commands for a newcomer to try next, as they would be typed here."""
     gym = program_name()
     commands = [
         ("look at every rollout", f"{gym} view {output}" if "view" in COMMANDS else ""),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym dev`: what only those need who work on NeMo Gym itself."""
+"""`gym dev`: commands for work on NeMo Gym itself."""
 
 import subprocess
 import sys
@@ -23,11 +23,11 @@ _TOOLS = {"pytest": "pytest", "pytest_cov": "pytest-cov"}
 class DevTestConfig(BaseNeMoGymCLIConfig):
     """Run the core tests of NeMo Gym with a coverage report."""
 
-    pytest_args: list[Word] = Field(default_factory=list, description="Further words for pytest.")
+    pytest_args: list[Word] = Field(default_factory=list, description="More arguments for pytest.")
 
 
 def test(overrides: list[str]) -> int:
-    """Run the core tests; the exit code is pytest's."""
+    """Run the core tests; return pytest's exit code."""
     config = validate_settings(DevTestConfig, parse_overrides(overrides).values)
     if not (PARENT_DIR / "tests").is_dir():
         raise GymError(
@@ -44,10 +44,10 @@ dev_test = entry_point("dev_test")
 
 
 class DevReinstallConfig(BaseNeMoGymCLIConfig):
-    """Say how a clone is set up."""
+    """Explain how to set up a clone."""
 
 
 def reinstall(overrides: list[str]) -> int:
-    """Say what has taken the place of this command."""
-    render.note("nothing was installed: the command that sets a clone up is `make install`, or `uv sync --extra dev`")
+    """Name the replacement of this command."""
+    render.note("nothing was installed: set up a clone with `make install` or `uv sync --extra dev`")
     return 1

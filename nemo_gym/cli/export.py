@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym export` and `gym eval tokens`: rollouts for trainers, and how well their tokens fit together."""
+"""`gym export` and `gym eval tokens`: export rollouts for trainers, and report token drift."""
 
 from collections import Counter
 from typing import Any
@@ -21,7 +21,7 @@ class _RolloutsConfig(BaseNeMoGymCLIConfig):
     rollouts_jsonl_fpaths: list[str] = Field(min_length=1, description="Rollouts files: paths and wildcards.")
     tokenizer: str | None = Field(
         default=None,
-        description="A tokenizer.json or its folder: with it, histories that were only tokenized anew are realigned.",
+        description="A tokenizer.json or its folder: with it, histories that were only re-tokenized are realigned.",
     )
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
@@ -32,26 +32,26 @@ class _RolloutsConfig(BaseNeMoGymCLIConfig):
 
 
 class ExportConfig(_RolloutsConfig):
-    """Write rollouts in the format of a trainer."""
+    """Write rollouts in a trainer's format."""
 
     export_format: str = Field(description="The format, such as trl, verl, nemo-rl or sft.")
-    output: str = Field(description="The file to write: JSONL, or parquet by its name where the format has it.")
-    overwrite: bool = Field(default=False, description="Replace an output that exists.")
-    min_reward: float | None = Field(default=None, description="The least reward; of a pair, of the chosen one.")
+    output: str = Field(description="The file to write: JSONL, or for verl also parquet, by its suffix.")
+    overwrite: bool = Field(default=False, description="Replace an existing output.")
+    min_reward: float | None = Field(default=None, description="Minimum reward; of a pair, that of the chosen one.")
     keep_groups: KeepGroups = Field(default="all", description="mixed: only groups in which rewards differ.")
     min_pass_rate: float | None = Field(default=None, description="Only tasks with at least this share of passes.")
     max_pass_rate: float | None = Field(default=None, description="Only tasks with at most this share of passes.")
-    pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed; 1.0.")
-    margin: float = Field(default=0.0, ge=0, description="dpo: the least difference of the rewards of a pair.")
+    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass; 1.0.")
+    margin: float = Field(default=0.0, ge=0, description="dpo: minimum reward difference of a pair.")
 
 
 class TokensConfig(_RolloutsConfig):
-    """Report how well the tokens of rollouts fit together."""
+    """Report token drift within rollouts."""
 
 
 @pause_collections()
 def export(overrides: list[str]) -> int:
-    """Export rollouts; 1 if there was nothing to export."""
+    """Export rollouts; return 1 if there was nothing to export."""
     config = read_settings(ExportConfig, parse_config(overrides, needs_model=False))
     thresholds = {} if config.pass_threshold is None else {"pass_threshold": config.pass_threshold}
     selection = Selection(
@@ -99,7 +99,7 @@ def _list_counts(counts: Counter[str]) -> str:
 
 @pause_collections()
 def tokens(overrides: list[str]) -> int:
-    """Report the drift of every model's tokens."""
+    """Report the token drift of every model."""
     config = read_settings(TokensConfig, parse_config(overrides, needs_model=False))
     decode = load_decode(config.tokenizer) if config.tokenizer else None
     models = report_drift(expand_globs(config.rollouts_jsonl_fpaths), decode)
@@ -136,7 +136,7 @@ def _explain(one: ModelDrift, *, has_decode: bool) -> list[str]:
         if has_decode:
             lines.append(f"    history {example['before_text']!r}\n    read    {example['read_text']!r}")
     if one.forked and not has_decode:
-        lines.append("  hint: `--tokenizer` tells histories that were only tokenized anew from edited ones")
+        lines.append("  hint: `--tokenizer` tells re-tokenized histories from edited ones")
     if one.versions:
         versions = ", ".join(f"{count} began with {version}" for version, count in sorted(one.versions.items()))
         lines.append(f"  policy versions: {versions}; {one.straddling} rollouts straddle several")

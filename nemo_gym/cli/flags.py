@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command, a flag and a bare word are; turn them into override tokens, and names into config files.
+"""Define commands, flags and positionals; turn them into override tokens, and names into config files.
 
-A command sees one language only: `--model x` becomes `++policy_model_name='x'`. Values are quoted, so that commas,
-braces, spaces and `=` survive. `--benchmark aime24` is `benchmarks/aime24/config.yaml` in the first root that has it;
-nothing looks into files here, so that a name costs no more than a few lookups. The commands are in `commands.py`.
+A command only sees overrides: `--model x` becomes `++policy_model_name='x'`. Values are quoted, so commas, braces,
+spaces and `=` survive. `--benchmark aime24` is `benchmarks/aime24/config.yaml` in the first root that has it. No file
+is read here, so a name costs only a few lookups. The commands are in `commands.py`.
 """
 
 import importlib
@@ -40,7 +40,7 @@ class Flag:
     collection  the config of the folder `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
     component   the config of the server `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
     entrypoint  the folder of the server itself: `++entrypoint='<key>/NAME'`
-    search_dir  a folder that servers, configs and data are looked for in first
+    search_dir  a folder to search first for servers, configs and data
     """
 
     name: str
@@ -51,13 +51,13 @@ class Flag:
     )
     short: str | None = None
     choices: tuple[str, ...] = ()
-    """The values it takes, if they are few."""
+    """The values it accepts, if they are limited."""
     also: tuple[str, ...] = ()
-    """Further keys that get the same value."""
+    """More keys that get the same value."""
     count: int = 1
     """How many values it takes; more than one become a list."""
     many: bool = False
-    """It may be given several times; its values become a list."""
+    """It may be repeated; its values become a list."""
     constant: str = "true"
     """What a switch sets its key to."""
 
@@ -75,18 +75,18 @@ class Flag:
 class Positional:
     """A bare word of a command line and the key that it sets: `gym view FILE` is `gym view ++jsonl_fpath='FILE'`.
 
-    Bare words fill the positionals of a command in their order. `+key=value` and `key=value` are overrides wherever
-    they stand; after `--` every word is a bare one, so that a file may be called `a=b` or `-x`. No word is required
-    here: the settings of the command say which keys it cannot do without.
+    Bare words fill the positionals of a command in order. `+key=value` and `key=value` are overrides anywhere; after
+    `--` every word is a bare one, so a file may be called `a=b` or `-x`. No positional is required here: the command's
+    settings say which keys are.
     """
 
     name: str
     key: str
     help: str
     many: bool = False
-    """The last positional of a command may take all words that are left, as a list."""
+    """The last positional of a command may take all remaining words, as a list."""
     optional: bool = False
-    """Left out first where there are fewer words than positionals: `search [TYPE] QUERY`."""
+    """Left out first if there are fewer words than positionals: `search [TYPE] QUERY`."""
     choices: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ class Command:
 
 
 def load(reference: str) -> Any:
-    """Import the function or class that `module:name` of a command stands for."""
+    """Import the function or class that a command names as `module:name`."""
     module, _, name = reference.partition(":")
     path = module if module.startswith("nemo_gym.") else f"nemo_gym.cli.{module}"
     return getattr(importlib.import_module(path), name)
@@ -160,13 +160,13 @@ def list_flags(command: Command) -> dict[str, Flag]:
 
 
 def require_choice(what: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of `choices`, if there are any."""
+    """Reject a value that is not one of `choices`, if there are any."""
     if choices and value not in choices:
         raise UsageError(f"{what}: {value!r} is not one of {', '.join(choices)}.{suggest(value, choices)}")
 
 
 def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
-    """Take the values of a flag from the tokens behind it, unless `--flag=value` gave them."""
+    """Take the values of a flag from the tokens after it, unless `--flag=value` gave them."""
     needs = f"flag {name!r} needs {'a value' if flag.count == 1 else f'{flag.count} values'}"
     if flag.choices:
         needs += f", one of {', '.join(flag.choices)}"
@@ -211,7 +211,7 @@ def _fill_positionals(positionals: Sequence[Positional], words: list[str]) -> li
     if len(words) > len(takers) and not (takers and takers[-1].many):
         raise UsageError(
             f"unexpected word {words[len(takers)]!r}.\n"
-            "hint: a setting is written `+key=value`; a text with spaces needs quotes"
+            "hint: a setting is written `+key=value`; text with spaces needs quotes"
         )
     return tokens
 
@@ -268,7 +268,7 @@ def find_config(flag: Flag, value: str) -> str:
 
 
 def list_names(flag: Flag, roots: Sequence[Path]) -> list[str]:
-    """Return what can be given to a selector."""
+    """Return the names that a selector accepts."""
     if flag.kind == "collection":
         return sorted({name for root in roots for name in config_names(root / flag.key)})
     return flavour_names(flag.key, roots)
@@ -289,7 +289,7 @@ _NOUNS = {"resources_servers": "resources-servers", "responses_api_models": "mod
 
 
 def _guess_name(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
-    """Return the name that was probably meant: a flavour of a server that exists, else a name that is spelt alike."""
+    """Return the name that was probably meant: a flavor of an existing server, else a similar name."""
     names = list_names(flag, roots)
     below = [name for name in names if name.startswith(f"{value}/")]
     if flag.kind == "collection" and below:

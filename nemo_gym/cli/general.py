@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to no group: `gym --version`, which tells what is installed and on what."""
+"""`gym --version`: print versions and system information."""
 
 import os
 import platform

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of every level, written from the table of commands. `-h` shows flags; `+help=true` shows the config keys."""
+"""Help pages of every level, written from the table of commands. `-h` shows flags, `+help=true` the config keys."""
 
 import textwrap
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ ROOT_FLAGS = {
     "--help": "this page; also `gym <group> -h` and `gym <group> <command> -h`",
     "--version": "versions and system; with --json as JSON",
     "--verbose": "log everything, and show tracebacks; also after a command",
-    "--install-completion": "complete commands, flags and names with the Tab key: bash, zsh or fish",
+    "--install-completion": "install Tab completion of commands, flags and names: bash, zsh or fish",
     "--show-completion": "print the completion script instead of installing it",
 }
 
@@ -87,8 +87,8 @@ def _add_choices(text: str, choices: tuple[str, ...]) -> str:
 
 
 def _spell_positional(positional: Positional) -> str:
-    spelt = f"{positional.name} ..." if positional.many else positional.name
-    return f"[{spelt}]" if positional.optional else spelt
+    spelled = f"{positional.name} ..." if positional.many else positional.name
+    return f"[{spelled}]" if positional.optional else spelled
 
 
 def _align(pairs: Iterable[tuple[str, str]]) -> list[str]:

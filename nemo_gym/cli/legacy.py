@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The legacy commands `ng_*` and `nemo_gym_*`: one line that names the replacement, then the same work."""
+"""The legacy commands `ng_*` and `nemo_gym_*`: name the replacement, then do the same work."""
 
 import sys
 from collections.abc import Callable
@@ -44,7 +44,7 @@ LEGACY: dict[str, tuple[str, ...]] = {
 
 
 def entry_point(name: str) -> Callable[[], None]:
-    """Return the function of the legacy command `name`, which takes its words from this process's arguments."""
+    """Return the function of the legacy command `name`, which reads this process's arguments."""
 
     def run() -> None:
         hide_secret_arguments()
@@ -55,7 +55,7 @@ def entry_point(name: str) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Run the legacy command that this process was started as; SystemExit unless it succeeds."""
+    """Run the legacy command that this process was started as; raise SystemExit unless it succeeds."""
     if code := run_alias():
         sys.exit(code)
 

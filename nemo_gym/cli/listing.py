@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym list` and `gym search`: what can be evaluated, with what, and how one of them is used.
+"""`gym list` and `gym search`: show what can be evaluated, with what, and how to use it.
 
-The catalogue itself is `nemo_gym._catalog`; here are its tables, its JSON, and the words for a name that is not in it.
+The catalog itself is `nemo_gym._catalog`; this module prints its tables and JSON, and explains unknown names.
 """
 
 import functools
@@ -49,7 +49,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
 
 
 def search(overrides: list[str]) -> int:
-    """Run `gym search [TYPE] QUERY`: in one type, or in all that can be evaluated, one kind after the other."""
+    """Run `gym search [TYPE] QUERY`: search one type, or every type that can be evaluated."""
     given = _read_overrides(overrides)
     query = str(given.get("query") or "")
     if not query:
@@ -88,9 +88,7 @@ def _show_system(system: str, given: Mapping[str, Any], overrides: list[str]) ->
 
     require_choice("--from", system, tuple(SYSTEMS))
     if unused := [key for key in (*_FILTERS, "catalog_kind") if given.get(key) is not None]:
-        raise UsageError(
-            f"{', '.join(unused)}: environments of other systems are not known by that.\nhint: leave it out"
-        )
+        raise UsageError(f"{', '.join(unused)}: not available for environments of other systems.\nhint: leave it out")
     found = list_environments(overrides, system)
     if (name := given.get("component_name")) is not None:
         known = [one["id"] for one in found]
@@ -145,7 +143,7 @@ def _show_one(noun: str, name: str, components: Sequence[Component], *, as_json:
     message = f"Unknown {singular} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is"
     if as_json:
         raise GymError(message)
-    render.data(message)  # scripts look for it among the output
+    render.data(message)  # scripts look for it on stdout
     return 1
 
 
@@ -210,7 +208,7 @@ def _inspect(component: Component, *, as_json: bool) -> None:
 
 
 def make_usage_example(component: Component) -> str:
-    """Return commands that use a component, ready to be run."""
+    """Return commands that use a component, ready to run."""
     name, model = component.name, "--model-type openai_model"
     if component.type in ("benchmark", "environment", "resources-server"):
         run = f"gym eval run --{component.type} {name} {model} --output results/{name}.jsonl"

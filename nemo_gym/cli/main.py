@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym <group> <command> [flags] [+key=value ...]`: find the command, turn its flags into overrides, run it.
 
-What commands do is theirs; this is the boundary where whatever they raise becomes a message and an exit code.
+This is the boundary where whatever a command raises becomes a message and an exit code.
 """
 
 import gc
@@ -28,9 +28,9 @@ _VERBOSE_FLAGS = frozenset({VERBOSE.name, VERBOSE.short})
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command, by default the one that this process was started for; SystemExit unless it succeeds.
+    """Run one command, by default the one on this process's command line; raise SystemExit unless it succeeds.
 
-    The exit code is 2 for a mistake in its words, and 1 for most others.
+    The exit code is 2 for a usage error, and 1 for most other errors.
     """
     if argv is not None:
         code = run_command(argv)
@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def own_process() -> Iterator[None]:
-    """Make this process one that is there for a single command: its secrets are hidden, its start is quick."""
-    gc.disable()  # what the process loads stays, so nobody need look for garbage among it
+    """Prepare this process for a single command: hide its secrets, and start fast."""
+    gc.disable()  # what the process loads stays, so there is no garbage to look for
     hide_secret_arguments()
     sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
     try:
@@ -95,7 +95,7 @@ def run_command(argv: Sequence[str]) -> int:
 
 
 def program_name() -> str:
-    """Return how this program is called: by its name if that finds it, else by its path."""
+    """Return how to call this program: by its name if that finds it, else by its path."""
     here = Path(sys.argv[0])
     found = shutil.which("gym")
     if here.name not in ("gym", "ng") or (found is not None and Path(found).resolve() == here.resolve()):
@@ -116,22 +116,22 @@ def _report_failure(error: GymError | OSError, code: int, verbose: bool) -> int:
 
 
 def _explain_os_error(error: OSError) -> str:
-    """Return what the operating system refused, and what can be done about it."""
+    """Return what the operating system refused, and what to do about it."""
     hints = {
-        PermissionError: "choose a place that you may write to, or ask for the right to it",
-        NotADirectoryError: "a file stands where a folder is needed",
-        FileExistsError: "a file stands where a folder is needed",
-        IsADirectoryError: "a folder stands where a file is needed",
+        PermissionError: "choose a path that you may write to, or ask for permission",
+        NotADirectoryError: "there is a file where a folder is needed",
+        FileExistsError: "there is a file where a folder is needed",
+        IsADirectoryError: "there is a folder where a file is needed",
     }
     hint = hints.get(type(error))
     return f"{str(error.filename)!r}: {error.strerror}" + (f"\nhint: {hint}" if hint else "")
 
 
 def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
-    """Return the command that is named and what is left of `arguments`; an exit code if they only ask for a page."""
+    """Return the named command and the rest of `arguments`; an exit code if they only ask for a page."""
     leading = [*takewhile(_VERBOSE_FLAGS.__contains__, arguments)]
     arguments = arguments[len(leading) :]
-    if len(arguments) > 1:  # a command takes them as well as the root does, and hands them to its servers
+    if len(arguments) > 1:  # commands accept them too, and pass them to their servers
         arguments += leading
     first = arguments[0] if arguments else ""
     if first == "--version" or (first == "--json" and "--version" in arguments):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval prepare`: run the prepare scripts of benchmarks and say what they wrote."""
+"""`gym eval prepare`: run the prepare scripts of benchmarks and report what they wrote."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ class PrepareBenchmarkConfig(BaseNeMoGymCLIConfig):
     """Prepare the data of a benchmark by running its `prepare.py`."""
 
     prepare_script_args: dict[str, Any] = Field(
-        default_factory=dict, description="Arguments of `prepare`, as in `++prepare_script_args.split=test`."
+        default_factory=dict, description="Arguments for `prepare`, as in `++prepare_script_args.split=test`."
     )
     use_cached_prepared_benchmarks: bool = Field(
-        default=False, description="Leave out benchmarks whose file is there already."
+        default=False, description="Skip benchmarks whose file already exists."
     )
     num_prepare_benchmark_processes: PositiveInt = Field(default=1, description="How many scripts to run at once.")
     json_summary: bool = Field(default=False, alias="json", description="Print what was prepared as JSON.")
 
 
 def prepare(overrides: list[str]) -> int:
-    """Prepare every benchmark of a config; no model is needed for it."""
+    """Prepare every benchmark of a config; no model is needed."""
     set_global_config_dict(
         GlobalConfigDictParserConfig(
             overrides=overrides,

@@ -20,20 +20,20 @@ def data(text: str) -> None:
 
 def json_data(value: Any, *, on_one_line: bool = False) -> None:
     """Print the result of a command as JSON."""
-    import orjson  # most commands print text, and help is to be instant
+    import orjson  # most commands print text, and help must be instant
 
     data(orjson.dumps(value, option=0 if on_one_line else orjson.OPT_INDENT_2, default=str).decode())
 
 
 def note(text: str) -> None:
-    """Print something that the user should know, beside the result."""
+    """Print something that the user should know, besides the result."""
     print(text, file=sys.stderr, flush=True)
 
 
 def count(text: str) -> None:
-    """Print how long something has been waited for: one line, rewritten, on a terminal; one now and then elsewhere.
+    """Print how long a wait has lasted: one line, rewritten, on a terminal; a line now and then elsewhere.
 
-    An empty text ends the counting.
+    Empty text ends the count.
     """
     global _counted_s
     now, last_s = time.monotonic(), _counted_s
@@ -51,16 +51,16 @@ def count(text: str) -> None:
 
 def error(text: str) -> None:
     """Print why a command failed."""
-    note(f"\x1b[1;31mError:\x1b[0m {text}" if is_colourful(sys.stderr) else f"Error: {text}")
+    note(f"\x1b[1;31mError:\x1b[0m {text}" if shows_colors(sys.stderr) else f"Error: {text}")
 
 
-def is_colourful(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that may be written to in colours."""
+def shows_colors(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that shows colors."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table(rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """Print rows, the first one as headings: fitted to a terminal, at their natural width elsewhere."""
+    """Print rows, the first one as headings: fitted to a terminal, at natural width elsewhere."""
     if sys.stdout.isatty():
         _terminal_table(rows, title)
         return

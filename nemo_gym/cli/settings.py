@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the overrides of a command to its config and its settings; whatever is missing or wrong is reported at once.
+"""Turn a command's overrides into its config and settings, and report everything missing or wrong at once.
 
-Whatever a command line says must have an effect, before anything is started: `CheckedParser` sees to that. Programs
-that parse a config themselves (`GlobalConfigDictParser`) may pass whatever they like.
+Every override on a command line must have an effect; `CheckedParser` checks that before anything starts. Programs that
+parse a config themselves (`GlobalConfigDictParser`) may pass anything.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ def split_off(overrides: Sequence[str], *keys: str) -> tuple[dict[str, Any], lis
 def parse_config(
     overrides: list[str], parser: type[GlobalConfigDictParser] = GlobalConfigDictParser, *, needs_model: bool = True
 ) -> DictConfig:
-    """Parse the config of a command that starts no server; a stand-in fills the place of a model it does not need."""
+    """Parse the config of a command that starts no server; a stand-in replaces a model it does not need."""
     stand_in = None if needs_model else GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
     return parser().parse(
         GlobalConfigDictParserConfig(overrides=overrides, initial_global_config_dict=stand_in, offline=True)
@@ -56,7 +56,7 @@ def parse_config(
 
 
 def read_settings(kind: type[ConfigT], config: DictConfig) -> ConfigT:
-    """Read the settings of a command out of a whole config."""
+    """Read the settings of a command from a whole config."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validate_settings(kind, plain)
 
@@ -101,7 +101,7 @@ class CheckedParser(GlobalConfigDictParser):
 
 
 def check_command(resolved: Resolved, only: Any = lambda path: True) -> Problems:
-    """Return what is wrong with the command line, and with the types of those settings of servers that `only` picks."""
+    """Report what is wrong with the command line, and with the types of the server settings that `only` picks."""
     code = ServerCode(component_search_roots())
     problems = check_command_line(resolved, _flags_of_all_commands(), _settings_of_all_commands, code)
     problems.extend(check_types(resolved.servers, resolved.provenance, code, only))
@@ -121,20 +121,20 @@ def _flags_of_all_commands() -> frozenset[str]:
 
 @cache
 def _settings_of_all_commands() -> frozenset[str]:
-    """Return more than has a flag, at the price of importing what all commands need."""
+    """Return settings with and without a flag, at the cost of importing what all commands need."""
     fields = [load(settings).model_fields for settings in {command.settings for command in _all_commands()}]
     return frozenset(name for of_one in fields for key, field in of_one.items() for name in (key, field.alias or key))
 
 
 def _check_settings(given: dict[str, Any]) -> Problems:
-    """Return settings of servers in general that have a wrong type, or no value where a shell variable was not set."""
+    """Report general server settings of the wrong type, or empty because a shell variable was not set."""
     problems = Problems()
     for key in (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME):
         if given.get(key) == "":
-            word = "; an endpoint without keys takes any word" if key == POLICY_API_KEY_KEY_NAME else ""
+            word = "; an endpoint without keys accepts any value" if key == POLICY_API_KEY_KEY_NAME else ""
             problems.add(
                 ConfigError,
-                f"{key} (command line): it is empty.\nhint: set the shell variable that it is taken from{word}",
+                f"{key} (command line): it is empty.\nhint: set the shell variable it comes from{word}",
             )
     fields = RunConfig.model_fields
     numbers = {key: given[key] for key in given if key in fields and fields[key].annotation in (bool, float)}
@@ -147,7 +147,7 @@ def _check_settings(given: dict[str, Any]) -> Problems:
 
 
 def _check_urls(resolved: Resolved) -> Problems:
-    """Return endpoints of models without a scheme, which no call can reach."""
+    """Report model endpoints whose URL has no scheme."""
     problems = Problems()
     plain = resolved.servers.values.plain
     shared = plain.get(POLICY_BASE_URL_KEY_NAME)
@@ -160,7 +160,7 @@ def _check_urls(resolved: Resolved) -> Problems:
     for path, url in urls:
         if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
             where = f"{join_path(path)}{resolved.provenance.locate(path)}"
-            problems.add(ConfigError, f"{where}: {url!r} is no URL, as it has no scheme.\nhint: write 'http://{url}'")
+            problems.add(ConfigError, f"{where}: {url!r} is not a URL: it has no scheme.\nhint: write 'http://{url}'")
     return problems
 
 
@@ -174,23 +174,23 @@ def _find_base_urls(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def reserve_head_port(config: DictConfig) -> None:
-    """Reserve the port of the head server of `config`: the usual one, or another if a run that began earlier has it.
+    """Reserve the port of the head server of `config`: the default one, or another if an earlier run holds it.
 
-    A port that the user has chosen is left alone.
+    A port that the user chose is left alone.
     """
     head = config.head_server
     if head.port != DEFAULT_HEAD_SERVER_PORT or ports.reserve(head.host, head.port):
         return
     low, high = config[PORT_RANGE_LOW_KEY_NAME], config[PORT_RANGE_HIGH_KEY_NAME]
     head.port = ports.reserve_port(head.host, low, high, list(config.disallowed_ports), tries=50)
-    render.note(f"port {DEFAULT_HEAD_SERVER_PORT} is taken by another run; this one's head server uses {head.port}")
+    render.note(f"port {DEFAULT_HEAD_SERVER_PORT} is taken by another run; this head server uses {head.port}")
 
 
 # --- keys of commands that read the config as a whole, or nothing of it -----------------------------------------------
 
 
 class VersionConfig(BaseNeMoGymCLIConfig):
-    """Display the version of NeMo Gym and of what it runs on."""
+    """Display the version of NeMo Gym and of the software it runs on."""
 
     json_format: bool = Field(
         default=False, alias="json", description="Output in JSON format for programmatic use; given as `+json=true`."
@@ -198,29 +198,29 @@ class VersionConfig(BaseNeMoGymCLIConfig):
 
 
 class ListConfig(BaseNeMoGymCLIConfig):
-    """List what there is in the catalogue, or show all there is to know of one of its entries."""
+    """List the catalog, or show everything known about one entry."""
 
-    component_name: str | None = Field(default=None, description="The entry to show, by its name.")
+    component_name: str | None = Field(default=None, description="Name of the entry to show.")
     json_format: bool = Field(default=False, alias="json", description="Print JSON.")
-    domain: str | None = Field(default=None, description="Only those of this domain.")
+    domain: str | None = Field(default=None, description="Only entries of this domain.")
     catalog_kind: Literal["environment", "benchmark"] | None = Field(
         default=None, description="With `list environments`: what to list."
     )
-    modality: str | None = Field(default=None, description="Only those of this modality.")
-    licensing: str | None = Field(default=None, description="Only those under this licence.")
+    modality: str | None = Field(default=None, description="Only entries of this modality.")
+    licensing: str | None = Field(default=None, description="Only entries under this license.")
     status: Literal["experimental", "no-manifest"] | None = Field(
-        default=None, description="Only those of this status."
+        default=None, description="Only entries of this status."
     )
-    lifecycle: Literal["active", "deprecated"] | None = Field(default=None, description="Only those at this stage.")
+    lifecycle: Literal["active", "deprecated"] | None = Field(default=None, description="Only entries at this stage.")
     import_system: str | None = Field(
-        default=None, description="With `list environments`: the other system whose environments to list."
+        default=None, description="With `list environments`: list those of this other system."
     )
 
 
 class SearchConfig(BaseNeMoGymCLIConfig):
-    """Find what the catalogue holds by a part of a word, or by a word that is spelt alike."""
+    """Search the catalog for part of a word, or for a similar spelling."""
 
-    query: str = Field(description="What to search for: in names, datasets, domains, agents, descriptions.")
+    query: str = Field(description="Text to find in names, datasets, domains, agents or descriptions.")
     catalog_type: Literal["benchmarks", "environments", "agents", "models", "resources-servers"] | None = Field(
         default=None, description="What to search; by default benchmarks and environments."
     )
@@ -228,7 +228,7 @@ class SearchConfig(BaseNeMoGymCLIConfig):
 
 
 class RunConfig(BaseNeMoGymCLIConfig):
-    """Start NeMo Gym servers for agents, models and resources: those that the configuration files define."""
+    """Start the agent, model and resources servers that the configuration files define."""
 
     config_paths: list[str] = Field(
         default_factory=list, description='YAML configuration files, as in `+config_paths="[file1.yaml,file2.yaml]"`.'
@@ -237,41 +237,41 @@ class RunConfig(BaseNeMoGymCLIConfig):
     policy_api_key: str | None = Field(default=None, description="API key of the model's endpoint.")
     policy_model_name: str | None = Field(default=None, description="Name of the model.")
     error_on_almost_servers: bool = Field(
-        default=True, description="Refuse a block that was meant as a server but is not valid, rather than warn."
+        default=True, description="Reject a block that looks like a server but is not valid, instead of warning."
     )
     verbose: bool = Field(default=False, description="Log everything, here and in the servers.")
     dry_run: bool = Field(default=False, description="Build the servers and stop before they serve.")
-    default_host: str = Field(default="127.0.0.1", description="Where servers listen that name no host.")
-    use_absolute_ip: bool = Field(default=False, description="Let servers listen on the address of this machine.")
+    default_host: str = Field(default="127.0.0.1", description="Host for servers that set none.")
+    use_absolute_ip: bool = Field(default=False, description="Make servers listen on this machine's IP address.")
     allowed_hosts: list[str] = Field(
-        default_factory=list, description="Host names besides their own that servers answer to; `*` for all."
+        default_factory=list, description="Additional host names that servers accept; `*` for all."
     )
-    access_token: str | None = Field(default=None, description="What every call of the servers has to carry.")
+    access_token: str | None = Field(default=None, description="Token that every call to the servers must carry.")
     head_server: dict[str, Any] = Field(
         default={"host": "127.0.0.1", "port": 11000}, description="Where the head server listens."
     )
-    port_range_low: int = Field(default=10001, description="The lowest port for servers that name none.")
-    port_range_high: int = Field(default=20000, description="The highest port for servers that name none.")
-    skip_venv_if_present: bool = Field(default=False, description="Use an environment that is there as it is.")
-    uv_venv_dir: str | None = Field(default=None, description="Where the environments of servers are kept.")
+    port_range_low: int = Field(default=10001, description="Lowest port for servers that set none.")
+    port_range_high: int = Field(default=20000, description="Highest port for servers that set none.")
+    skip_venv_if_present: bool = Field(default=False, description="Use an existing virtual environment as is.")
+    uv_venv_dir: str | None = Field(default=None, description="Folder for the virtual environments of servers.")
     uv_cache_dir: str | None = Field(default=None, description="Where uv keeps its downloads.")
     cache_dir: str | None = Field(default=None, description="Where caches go.")
     results_dir: str | None = Field(default=None, description="Where results go.")
     nemo_gym_log_dir: str | None = Field(default=None, description="Where servers write their logs.")
     model_endpoint_readiness_timeout_seconds: float = Field(
-        default=600, description="How long to wait for the endpoints of models; 0 does not wait."
+        default=600, description="Seconds to wait for model endpoints; 0 does not wait."
     )
     profiling_enabled: bool = Field(default=False, description="Profile the code of every server.")
     profiling_results_dirpath: str | None = Field(default=None, description="Where profiles go.")
     ray_head_node_address: str | None = Field(default=None, description="A Ray cluster to join.")
     serve_as: Literal["openenv", "mcp"] | None = Field(
-        default=None, description="Serve the resources servers, without agents, to clients of this protocol."
+        default=None, description="Serve the resources servers over this protocol, without agents."
     )
-    openenv_port: int | None = Field(default=None, description="Where OpenEnv is served; by default a free port.")
+    openenv_port: int | None = Field(default=None, description="Port for OpenEnv; by default a free one.")
 
 
 class StatusConfig(BaseNeMoGymCLIConfig):
-    """Show the servers that run, and whether they answer."""
+    """Show running servers and whether they answer."""
 
     json_format: bool = Field(default=False, alias="json", description="Print JSON.")
     head_server: dict[str, Any] = Field(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell commands in the environment of a server, for programs that start servers by themselves.
+"""Run shell commands in a server's virtual environment, for programs that start servers themselves.
 
 `run_command(f"{setup_env_command(folder, config, name)} && python app.py", folder)` starts a server by hand; `gym env
 start` needs neither.
@@ -20,9 +20,9 @@ from nemo_gym.cli import render
 
 
 def setup_env_command(dir_path: str | Path, global_config_dict: DictConfig, prefix: str) -> str:
-    """Build the environment of the server in `dir_path` and return the shell command that enters both.
+    """Build the virtual environment of the server in `dir_path`; return the shell command that enters both.
 
-    `prefix` names the server where the progress of a build is told.
+    `prefix` names the server in the progress messages of a build.
     """
     settings = venv_settings(global_config_dict)
     plan = plan_venv(Path(dir_path), settings)
@@ -40,7 +40,7 @@ def setup_env_command(dir_path: str | Path, global_config_dict: DictConfig, pref
 
 
 def run_command(command: str, working_dir_path: str | Path) -> subprocess.Popen[bytes]:
-    """Start `command` in a shell, in `working_dir_path`, from which Python imports too."""
+    """Start `command` in a shell in `working_dir_path`, which Python also imports from."""
     folder = str(Path(working_dir_path).absolute())
     paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(["bash", "-c", command], cwd=folder, env={**os.environ, "PYTHONPATH": paths})

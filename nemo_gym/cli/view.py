@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym view`: look at rollouts, inputs, failures or datasets in a browser, or write a static report of them.
 
-Only this command imports Gradio, the extra `viewer`. It opens no browser by itself.
+Only this command imports Gradio, the extra `viewer`. It opens a browser only if asked.
 """
 
 import secrets
@@ -21,8 +21,8 @@ from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 _OPEN_TO_ALL = (
-    "Everyone who can reach this machine can read these files, and the config of their run, without a password.\n"
-    "hint: `--token` lets in only those who have the printed address; without `--host`, nobody else is let in"
+    "Anyone who can reach this machine can read these files, and the config of their run, without a password.\n"
+    "hint: `--token` admits only those who have the printed URL; without `--host`, only this machine can connect"
 )
 
 
@@ -30,14 +30,14 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
     """Look at rollouts, failures and datasets in a browser."""
 
     jsonl_fpath: list[str] = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
-    server_host: str = Field(default="127.0.0.1", description="Where the viewer listens; 0.0.0.0 for every address.")
-    server_port: int = Field(default=7860, ge=0, le=65535, description="Its port; the next free one if it is taken.")
+    server_host: str = Field(default="127.0.0.1", description="Host to listen on; 0.0.0.0 for every address.")
+    server_port: int = Field(default=7860, ge=0, le=65535, description="Port; the next free one if it is taken.")
     export_dirpath: str | None = Field(default=None, description="Write a static HTML report here instead.")
-    export_rollouts: int = Field(default=100, ge=0, description="How many rollouts of each file the report holds.")
+    export_rollouts: int = Field(default=100, ge=0, description="Rollouts per file in the report.")
     open_browser: bool = Field(default=False, description="Open the page in a browser.")
-    require_token: bool = Field(default=False, description="Show the page only to those who have the printed address.")
+    require_token: bool = Field(default=False, description="Serve the page only to those who have the printed URL.")
     allowed_hosts: list[str] = Field(
-        default_factory=list, description="Host names besides its own that the viewer answers to; `*` for all."
+        default_factory=list, description="Additional host names that the viewer accepts; `*` for all."
     )
 
     @field_validator("jsonl_fpath", mode="before")
@@ -52,7 +52,7 @@ def view(overrides: list[str]) -> int:
     paths = [Path(path).expanduser() for path in config.jsonl_fpath]
     missing = [repr(str(path)) for path in paths if not path.exists()]
     if missing:
-        raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path; it counts from this folder")
+        raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path, relative to this folder")
     if config.export_dirpath is not None:
         with _open_files(paths) as files:
             indexes = [files.files[number].index for number in files.runs]
@@ -64,7 +64,7 @@ def view(overrides: list[str]) -> int:
     with listen(config.server_host, config.server_port) as listening:
         _announce(config, paths, listening, token)
         import_page()  # before there are indexes to build: they would slow it down
-        from nemo_gym._serving.admission import AccessRules  # loads what servers need: the address is printed before
+        from nemo_gym._serving.admission import AccessRules  # loads what servers need, after the address is printed
 
         with _open_files(paths) as files:
             serve(files, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
@@ -88,6 +88,6 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
 
 
 def _open_files(paths: list[Path]) -> OpenFiles:
-    from nemo_gym._process.environment import run_files_folder  # loads what servers need: the address is printed before
+    from nemo_gym._process.environment import run_files_folder  # loads what servers need, after the address is printed
 
     return open_files(paths, user_cache_dir=run_files_folder())

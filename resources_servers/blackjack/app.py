@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blackjack, played step by step by `gymnasium_agent`: hit or stand until the hand is over, for +1, 0 or -1.
 
-The cards are decided by the task: by its `seed`, or else by what the task is and which rollout of it this is. So a run
-can be repeated, and the repeats of a task without a seed are different hands.
+The task decides the cards: its `seed`, or else the task itself and the index of the rollout. So a run can be repeated,
+and the repeats of a task without a seed are different hands.
 """
 
 import json
@@ -33,7 +33,7 @@ class BlackjackResourcesServer(GymnasiumServer):
     async def step(
         self, action: NeMoGymResponse, metadata: dict[str, Any], session_id: str
     ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
-        """Hit or stand. A hand that is over is forgotten."""
+        """Hit or stand. A finished hand is deleted."""
         try:
             game: Game = self.session_state[session_id]
         except UnknownSession as error:
@@ -46,7 +46,7 @@ class BlackjackResourcesServer(GymnasiumServer):
 
 
 def hits(text: str) -> bool:
-    """Return whether the last `<action>` says hit; anything else, or none, is to stand."""
+    """Return whether the last `<action>` says hit; anything else, or none, means stand."""
     said = grading.tagged(grading.strip_thinking(text), "action")
     return said is not None and said.lower() == "hit"
 

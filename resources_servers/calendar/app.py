@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chat about one day's calendar, and one more reply: it must hold a calendar that keeps to all that was said.
+"""A chat about one day's calendar: the next reply must hold a calendar that meets everything said so far.
 
-The reward is 1 or 0. There is often more than one right calendar, and all of them count the same.
+The reward is 1 or 0. There is often more than one right calendar, and they all count the same.
 """
 
 from typing import Self
@@ -48,7 +48,7 @@ class CalendarResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     async def verify(self, body: CalendarVerifyRequest) -> BaseVerifyResponse:  # type: ignore[override]
-        """1 if the calendar in the reply keeps to everything."""
+        """Give 1 if the calendar in the reply meets everything."""
         wishes = [event.wish() for event in body.exp_cal_state.values()]
         is_right = schedule.is_fulfilled(grading.assistant_text(body.response), wishes)
         return BaseVerifyResponse(**dict(body), reward=float(is_right))

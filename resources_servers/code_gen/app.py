@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programming tasks: the model writes a program, and it passes if all unit tests do.
+"""Programming tasks: the model writes a program, which passes if all unit tests pass.
 
-Programs run in sandboxes of `nemo_gym.code_execution`. There is no credit for some of the tests, and a program that
-does harm is one that fails.
+Programs run in sandboxes of `nemo_gym.code_execution`. There is no partial credit, and a harmful program
+fails.
 """
 
 import logging
@@ -31,21 +31,21 @@ class CodeGenResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     num_processes: int = Field(8, ge=1)
-    """How many programs run at a time."""
+    """How many programs run at once."""
     unit_test_timeout_secs: float = Field(10, gt=0)
-    """How long a program may take for one unit test."""
+    """How many seconds a program may take per unit test."""
     debug: bool = False
-    """Log how every unit test went."""
+    """Log the result of every unit test."""
     reasoning_format_penalty: float = Field(0.0, ge=0)
-    """What a response loses whose messages hold reasoning tags; in proportion, if only some of them do."""
+    """Penalty for reasoning tags in messages, scaled by the share of messages that have them."""
     harness_process: HarnessProcess = "auto"
-    """Where a harness runs: `separate`, in a process of its own that gets nothing but plain values from the program's;
-    `shared`, in the program's process, where a program that is out to deceive it can. `auto`: separate for tasks that
-    name their `entry_points`, shared for others."""
+    """Where a harness runs: `separate`, in its own process, which gets only plain values from the program's; `shared`,
+    in the program's process, where a malicious program can deceive it. `auto`: separate for tasks that name their
+    `entry_points`, shared for others."""
 
 
 class VerifierMetadata(BaseModel):
-    """What a task is scored by."""
+    """What a task is scored with."""
 
     unit_tests: UnitTests
     difficulty: str | None = None
@@ -78,7 +78,7 @@ class CodeGenVerifyResponse(CodeGenVerifyRequest, BaseVerifyResponse):
     """Of a failure: `error_code`, `error_message`, and the unit test it is about."""
     unit_tests_time_taken: float | None = None
     reasoning_format_violation_rate: float = 0.0
-    """The share of the model's messages that hold reasoning tags, which belong into reasoning items."""
+    """The share of the model's messages that hold reasoning tags, which belong in reasoning items."""
     difficulty: str | None = None
 
 
@@ -91,19 +91,19 @@ class CodeGenResourcesServer(SimpleResourcesServer):
     _pool: CodePool = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Make sandboxes, of which none is started before there is something to run."""
+        """Create the sandboxes; none starts before there is something to run."""
         super().model_post_init(context)
         limits = Limits(memory_mib=MEMORY_MIB)
         self._pool = CodePool(self.config.num_processes, limits, timeout_s=self.config.unit_test_timeout_secs)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with which the sandboxes end."""
+        """Return the app; the sandboxes end with it."""
         app = super().setup_webserver()
         self._pool.close_with(app)
         return app
 
     async def verify(self, body: CodeGenVerifyRequest) -> CodeGenVerifyResponse:
-        """Give 1 if the program passes all unit tests, less the penalty for reasoning where it does not belong."""
+        """Give 1 if the program passes all unit tests, minus the penalty for misplaced reasoning."""
         text = grading.assistant_text(body.response)
         code = extract_code(text)
         violations = _measure_violations(body.response.output)
@@ -130,7 +130,7 @@ class CodeGenResourcesServer(SimpleResourcesServer):
         )
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Return the mean reward, overall and of every difficulty."""
+        """Return the mean reward, overall and per difficulty."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
 
 

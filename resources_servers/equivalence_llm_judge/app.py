@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions with an answer in words: a judge model decides whether the reply is equivalent to the expected answer.
 
-What the judge sees is found by `extraction`; how it is asked is in a template file that the config names.
+`extraction` finds what the judge sees; the config names the template file of the judge's prompt.
 """
 
 import asyncio
@@ -34,31 +34,31 @@ class LLMJudgeResourcesServerConfig(BaseResourcesServerConfig):
     )
     """Parameters of the calls to the judge; their input is replaced."""
     judge_endpoint_max_concurrency: int | None = Field(64, ge=1)
-    """At most this many calls to the judge at a time; None for as many as there are."""
+    """Maximum number of calls to the judge at once; None for no limit."""
     judge_system_message: str | None = None
     """A system message for the judge; None for none."""
     judge_prompt_template_fpath: str = "prompt_templates/equivalence_llm_judge.txt"
-    """A file with the places `{question}`, `{expected_answer}` and `{generated_answer}`; relative to this server."""
+    """A file with the fields `{question}`, `{expected_answer}` and `{generated_answer}`; relative to this server."""
     judge_equal_label: str = Field("[[A=B]]", min_length=1)
     """What the judge writes if both answers mean the same."""
     judge_not_equal_label: str = Field("[[A!=B]]", min_length=1)
     """What the judge writes if they do not."""
     question_extract_regex: str | None = None
-    """Finds the question in the last user message; None for all of it."""
+    """Pattern that finds the question in the last user message; None for all of it."""
     response_extract_regex: str | None = None
-    """Finds the answer in the reply; None for all of it."""
+    """Pattern that finds the answer in the reply; None for all of it."""
     use_per_record_regex: bool = True
     """Prefer a row's own `template_metadata.output_regex`."""
     extraction_length_threshold: int | None = 120
-    """A row's own pattern is not used if the expected answer is longer; None for no limit."""
+    """Ignore a row's own pattern if the expected answer is longer than this; None for no limit."""
     check_twice_swap: bool = False
     """Ask a second time, with the answers swapped, before a reply is found equivalent."""
     reward_if_swap_fails: float = 0.0
-    """What a reply is worth that was found equivalent in one order only."""
+    """Reward of a reply that was found equivalent in one order only."""
     check_full_generation_on_fail: bool = True
     """Ask about the whole reply when what a pattern found in it is not equivalent."""
     reward_if_full_generation_succeeds: float = 0.5
-    """What a reply is worth that is equivalent as a whole only."""
+    """Reward of a reply that is only equivalent as a whole."""
 
     @field_validator("question_extract_regex", "response_extract_regex")
     @classmethod
@@ -69,7 +69,7 @@ class LLMJudgeResourcesServerConfig(BaseResourcesServerConfig):
 
 
 class LLMJudgeVerifyRequest(BaseVerifyRequest):
-    """A question and its answer, which may stand in `metadata` as well."""
+    """A question and its answer, which may also be in `metadata`."""
 
     expected_answer: str = Field(min_length=1)
     question: str | None = None
@@ -91,7 +91,7 @@ class LabelledEvaluation(JudgeEvaluation):
     """One call to the judge, and its verdict."""
 
     verdict_label: str | None = None
-    """The label that its reply ends in; None if it gives none, which is no agreement."""
+    """The label that its reply ends with; None if there is none, which does not count as equal."""
 
 
 class LLMJudgeVerifyResponse(BaseVerifyResponse):
@@ -117,7 +117,7 @@ class LLMJudgeResourcesServer(SimpleResourcesServer):
             self._places = asyncio.Semaphore(self.config.judge_endpoint_max_concurrency)
 
     async def verify(self, body: LLMJudgeVerifyRequest) -> LLMJudgeVerifyResponse:
-        """Give 1 if the judge finds the answer equivalent; less, by the config, if it does so in part."""
+        """Give 1 if the judge finds the answer equivalent; less, as configured, if it does so in part."""
         evaluations: list[LabelledEvaluation] = []
         reward = await self._reward(body, evaluations)
         return LLMJudgeVerifyResponse(**dict(body), judge_evaluations=evaluations, reward=reward)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An environment whose tool is offered twice: as a route, and over MCP at `/mcp` for agents that are programs.
 
-`expose_tools_over_mcp` in the config is all it takes. It is the environment `example_single_tool_call` with weather
-that is made up, so that it has to be asked for: an answer is right if it names what the sky does and how warm it is.
+`expose_tools_over_mcp` in the config is all it takes. It is the environment `example_single_tool_call` with made-up
+weather, so the model has to call the tool: an answer is right if it names the condition and the temperature.
 """
 
 import re
@@ -17,7 +17,7 @@ from resources_servers.example_single_tool_call.app import ExampleSingleToolCall
 
 
 class ExampleMCPWeatherResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; its tools are offered over MCP unless it says otherwise."""
+    """Config of the environment; its tools are offered over MCP by default."""
 
     expose_tools_over_mcp: bool = True
     """Offer the tools over MCP as well."""
@@ -46,7 +46,7 @@ class ExampleMCPWeatherVerifyResponse(ExampleMCPWeatherVerifyRequest, BaseVerify
 
 
 class ExampleMCPWeatherResourcesServer(ExampleSingleToolCallResourcesServer):
-    """One tool, `get_weather`, and a verifier that knows what it tells."""
+    """One tool, `get_weather`, and a verifier that knows its answers."""
 
     config: ExampleMCPWeatherResourcesServerConfig
 

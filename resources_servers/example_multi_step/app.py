@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An environment of several tool calls: find the synonyms of a term in a long list and report their values in order.
 
-The last call of `extract_synonym_values` is the answer. Besides the reward, the verifier says in which way an answer is
-wrong: how much of it is right, whether only the order is wrong, whether the term itself was looked up.
+The last call of `extract_synonym_values` is the answer. Besides the reward, the verifier says how an answer is wrong:
+how much of it is right, whether only the order is wrong, whether the term itself was looked up.
 """
 
 from fastapi import FastAPI
@@ -32,7 +32,7 @@ class ExtractSynonymValuesRequest(BaseModel):
 
 
 class ExtractSynonymValuesResponse(BaseModel):
-    """That the values were received; whether they are right is for the verifier to say."""
+    """Confirms that the values were received; the verifier decides whether they are right."""
 
     success: bool
 
@@ -49,18 +49,18 @@ class ExampleMultiStepVerifyRequest(BaseVerifyRequest):
 
 
 class ExampleMultiStepVerifyResponse(BaseVerifyResponse):
-    """The reward, and in which way a wrong answer is wrong."""
+    """The reward, and how a wrong answer is wrong."""
 
     parsed_synonym_values: list[int]
     """The answer; empty if there is none that can be read."""
     accuracy: bool
     """The answer is right: all values, in order, and nothing else."""
     set_overlap: float
-    """The part of the expected values that is in the answer."""
+    """The share of the expected values that is in the answer."""
     original_term_minefield_hit: bool
     """The value of the term itself is in the answer."""
     order_instruction_following_failure: bool
-    """All values are in the answer, and yet it is wrong."""
+    """All values are in the answer, but it is wrong."""
 
 
 class ExampleMultiStepResourcesServer(SimpleResourcesServer):

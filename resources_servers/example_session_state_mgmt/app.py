@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An environment with state: every rollout has a counter of its own, which its tools change and read.
+"""An environment with state: every rollout has its own counter, which its tools change and read.
 
-The session cookie tells which counter a call is about. Counters live in this process and expire when unused, so a
+The session cookie identifies the counter of a call. Counters live in this process and expire when unused, so a
 response cannot be scored again later, and the server runs with one worker.
 """
 
@@ -33,13 +33,13 @@ class IncrementCounterRequest(BaseModel):
 
 
 class IncrementCounterResponse(BaseModel):
-    """That the counter was changed."""
+    """Confirms that the counter was changed."""
 
     success: bool
 
 
 class GetCounterValueResponse(BaseModel):
-    """What the counter shows."""
+    """The value of the counter."""
 
     count: int
 
@@ -51,7 +51,7 @@ class ExampleSessionStateMgmtVerifyRequest(BaseVerifyRequest):
 
 
 class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
-    """Two tools around a counter, and a verifier that looks at what the counter shows in the end."""
+    """Two tools for a counter, and a verifier that checks its final value."""
 
     REVERIFY_MODE = ReverifyMode.UNSUPPORTED
     _counters: SessionStore[int] = PrivateAttr(default_factory=SessionStore)

@@ -24,7 +24,7 @@ class GetWeatherResponse(BaseModel):
 
 
 class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
-    """One tool, `get_weather`, and a verifier that is always content."""
+    """One tool, `get_weather`, and a verifier that always gives 1."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a reward is made up of parts: one tool call, scored for being right, for fitting its schema, and for its form.
+"""A reward made of parts: one tool call, scored for being right, for fitting its schema, and for its format.
 
 Each part is worth 1; the reward is their sum. A trainer can also use the parts one by one, as `reward_components`.
 """
@@ -39,7 +39,7 @@ class ToolOutput(BaseModel):
 
 
 class ExampleToolCallMultirewardResourcesServer(SimpleResourcesServer):
-    """Tools of any name that only say that they were called, and a verifier with three opinions."""
+    """Tools of any name that only say that they were called, and a verifier with three scores."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
 

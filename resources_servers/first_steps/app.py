@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small questions with one short answer each, of several kinds; two examples before each show the form of the answer.
 
-A response is right if it is the answer and nothing else. Who is asked for a capital and writes an essay in which it
-occurs has not answered: there is no partial credit.
+A response is right if it is the answer and nothing else. An essay that mentions the capital it was asked for is not an
+answer: there is no partial credit.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse
 
 
 class FirstStepsVerifyRequest(BaseVerifyRequest):
-    """A question, what kind it is of, and its answers."""
+    """A question, its kind, and its answers."""
 
     category: str
     answers: list[str] = Field(min_length=1)
@@ -35,13 +35,13 @@ class FirstStepsResourcesServer(SimpleResourcesServer):
     MEAN_REWARDS_BY = "category"
 
     async def verify(self, body: FirstStepsVerifyRequest) -> FirstStepsVerifyResponse:
-        """1 if the response is one of the answers and nothing else."""
+        """Give 1 if the response is one of the answers and nothing else."""
         answer = grading.normalize_text(grading.strip_thinking(grading.last_assistant_text(body.response)))
         is_right = answer != "" and answer in map(grading.normalize_text, body.answers)
         return FirstStepsVerifyResponse(**dict(body), answer=answer, reward=float(is_right))
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Return the mean reward, overall and of every kind."""
+        """Return the mean reward, overall and per kind."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
 
 

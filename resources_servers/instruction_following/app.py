@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts with instructions on the form of the reply, each checked by rule: all must be followed, or a share counts."""
+"""Prompts with instructions on the format of the reply, each checked by a rule: follow all, or a share counts."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ _LONG_CHARACTERS = 20_000
 
 
 class InstructionFollowingVerifyRequest(BaseVerifyRequest):
-    """A prompt with instructions; those may also stand beside `verifier_metadata` instead of in it."""
+    """A prompt with instructions, which may also be next to `verifier_metadata` instead of in it."""
 
     id: int | str | None = None
     verifier_metadata: InstructionFollowingMetadata
@@ -46,9 +46,9 @@ class InstructionFollowingResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     async def verify(self, body: InstructionFollowingVerifyRequest) -> InstructionFollowingVerifyResponse:
-        """1 or the share of the instructions that the reply follows."""
+        """Give 1 or 0, or the share of the instructions that the reply follows."""
         text, metadata = reply_text(body.response), body.verifier_metadata
-        # Longer texts take milliseconds to read, in which other requests would wait.
+        # Longer texts take milliseconds to read, while other requests would wait.
         if len(text) > _LONG_CHARACTERS:
             followed = await asyncio.to_thread(metadata.check, text)
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calculations with tools that follow other laws than ours: only who calls them finds the results.
+"""Calculations with tools that follow their own laws of arithmetic: only calling them gives the results.
 
 A response is worth 1 if its last message gives every result that the task asks for. How results were found does not
 matter. The tools are the functions of `calculators`, each with its name, its description and its parameters.
@@ -27,7 +27,7 @@ class MathAdvancedCalculationsResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     relative_tolerance: float = Field(1e-4, ge=0)
-    """How far a number in an answer may be from the result, as a part of it."""
+    """How far a number in an answer may be from the result, relative to it."""
 
 
 def _as_list(value: Any) -> Any:

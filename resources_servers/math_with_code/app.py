@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calculations with a tool that runs Python: every rollout has an interpreter of its own, which keeps its variables.
+"""Calculations with a tool that runs Python: every rollout has its own interpreter, which keeps its variables.
 
 Code runs in sandboxes, and an interpreter ends when its rollout is scored. Scoring looks at the answer alone, so a
 response can be scored again later.
@@ -31,15 +31,15 @@ class MathWithCodeResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     max_execution_time: float = Field(10, gt=0)
-    """Seconds that one call of the tool may take."""
+    """Maximum seconds per tool call."""
     max_memory_mib: int = Field(1024, ge=64)
-    """Memory that an interpreter may use."""
+    """Memory limit of an interpreter."""
     max_sessions: int = Field(256, ge=1)
-    """How many interpreters there are at most; further rollouts wait for one."""
+    """Maximum number of interpreters; further rollouts wait for one."""
     session_idle_secs: float = Field(900, gt=0)
-    """After this long without a call, an interpreter ends."""
+    """An interpreter ends after this many seconds without a call."""
     evict_idle_secs: float = Field(60, gt=0)
-    """After this long without a call, an interpreter ends if another rollout waits for one; the longest idle first."""
+    """An interpreter ends after this many idle seconds if another rollout waits for one; the longest idle first."""
 
 
 class MathWithCodeRunRequest(BaseRunRequest):
@@ -56,7 +56,7 @@ class MathWithCodeVerifyResponse(MathWithCodeVerifyRequest, BaseVerifyResponse):
     """The reward, and the answer it is for."""
 
     extracted_answer: str | None = None
-    """What stands in the last box; None if there is none."""
+    """The content of the last box; None if there is none."""
 
 
 class ExecutePythonRequest(BaseModel):
@@ -85,7 +85,7 @@ class MathWithCodeResourcesServer(SimpleResourcesServer):
     _interpreters: Interpreters = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Make sandboxes, of which none is started before there is something to run."""
+        """Create the sandboxes; none starts before there is something to run."""
         super().model_post_init(context)
         config = self.config
         self._pool = CodePool(
@@ -102,7 +102,7 @@ class MathWithCodeResourcesServer(SimpleResourcesServer):
         )
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the tool, with which the sandboxes end."""
+        """Return the app with the tool; the sandboxes end with it."""
         app = super().setup_webserver()
         app.post("/execute_python")(self.execute_python)
         self._pool.close_with(app)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions whose answer is an expression: math-verify compares it with the expected one, and a judge may follow.
+"""Questions whose answer is an expression: math-verify compares it with the expected one, then optionally a judge.
 
-math-verify runs in worker processes, because it computes, and may hang. Where it does not find the answers equal and a
+math-verify runs in worker processes, because it is CPU-bound and may hang. If it does not find the answers equal and a
 judge is asked, the judge must find them equal in both orders.
 """
 
@@ -43,9 +43,9 @@ class LibraryJudgeMathResourcesServerConfig(BaseResourcesServerConfig):
     should_use_judge: bool = True
     """Ask the judge about answers that the library does not find equal."""
     library_verifier_timeout_seconds: float = Field(10, gt=0)
-    """After this long the library is stopped; the answer then counts as not equal for it."""
+    """Seconds after which the library is stopped; the answer then counts as not equal."""
     library_verifier_max_concurrency: int = Field(32, ge=1)
-    """At most this many processes run the library; more than one a processor only beside those that take long."""
+    """Maximum number of processes for the library; more than one per CPU only while some take long."""
 
 
 class LibraryJudgeMathRunRequest(BaseRunRequest):
@@ -78,14 +78,14 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
     _comparisons: Comparisons = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Have workers, of which none is started before there is something to compare."""
+        """Create the workers; none starts before there is something to compare."""
         super().model_post_init(context)
         self._comparisons = Comparisons(
             self.config.library_verifier_max_concurrency, self.config.library_verifier_timeout_seconds
         )
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with which the workers end."""
+        """Return the app; the workers end with it."""
         app = super().setup_webserver()
         self._comparisons.pool.close_with(app)
         return app
@@ -111,7 +111,7 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         library_reward, extracted = await self._verify_answer_with_library(expected_answer, generated_answer)
         if library_reward > 0.5 or not self.config.should_use_judge or not generated_answer.strip():
             return library_reward, extracted, library_reward, None
-        # A judge reads the answer alone, where it stands apart: an argument for it could sway the verdict.
+        # A judge reads only the answer if it is marked as such: an argument for it could sway the verdict.
         answer = grading.boxed(generated_answer) or grading.strip_thinking(generated_answer)
         judge_reward, evaluations = await self._verify_answer_with_judge(question, expected_answer, answer)
         return judge_reward, extracted, library_reward, evaluations

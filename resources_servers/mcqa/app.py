@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions with lettered options: the right letter is worth 1, anything else 0.
 
-How an answer is found in a reply is in `extraction`; a row or the config of the server says how strict it is.
+`extraction` finds the answer in a reply; a row or the config of the server says how strict it is.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ class MCQARunRequest(BaseRunRequest):
     uuid: str | int | None = None
     metadata: dict[str, Any] | None = None
     template_metadata: grading.TemplateMetadata | None = None
-    """`output_regex`, a pattern or several, finds the answer where the prompt asks for a form of its own."""
+    """`output_regex`, a pattern or several, finds the answer where the prompt asks for a format of its own."""
 
 
 class MCQAVerifyRequest(MCQARunRequest, BaseVerifyRequest):
@@ -57,7 +57,7 @@ class MCQAResourcesServer(SimpleResourcesServer):
     config: MCQAResourcesServerConfig
 
     async def verify(self, body: MCQAVerifyRequest) -> MCQAVerifyResponse:
-        """1 if the letter that was found is the right one."""
+        """Give 1 if the letter that was found is the right one."""
         text = grading.strip_thinking(grading.assistant_text(body.response))
         mode = self.config.grading_mode or body.grading_mode
         options = extraction.index_options(body.options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Questions whose answer is a text: where it stands in the reply is the row's choice, and it must be equal.
+r"""Questions with a text answer: the row says where it is in the reply, and it must match.
 
 Spaces around and within an answer do not count, and case only if the row says so. Nothing else is forgiven.
 """
@@ -19,7 +19,7 @@ class StringMatchVerifyRequest(BaseVerifyRequest):
 
     expected_answer: str = Field(min_length=1)
     extraction_mode: ExtractionMode = "boxed"
-    """Where the answer stands: in the last box, after the last `Final answer:`, in the last line, or it is all."""
+    """Where the answer is: in the last box, after the last `Final answer:`, on the last line, or the whole reply."""
     case_sensitive: bool = False
 
 
@@ -35,7 +35,7 @@ class StringMatchResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     async def verify(self, body: StringMatchVerifyRequest) -> StringMatchVerifyResponse:
-        """1 if the answer that was found is the expected one."""
+        """Give 1 if the answer that was found is the expected one."""
         text = grading.strip_thinking(grading.assistant_text(body.response))
         answer = extract_answer(text, body.extraction_mode)
         is_right = answer is not None and _folded(answer, body) == _folded(body.expected_answer, body)

@@ -35,7 +35,7 @@ class StructuredOutputsResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     check_timeout_seconds: float = Field(10, gt=0)
-    """After this long a reply counts as one that cannot be read."""
+    """Seconds after which a reply counts as one that cannot be read."""
 
 
 class StructuredOutputsVerifyRequest(BaseVerifyRequest):
@@ -86,7 +86,7 @@ class StructuredOutputsResourcesServer(SimpleResourcesServer):
         return app
 
     async def accept_tool_call(self, tool_name: str) -> ToolCallAccepted:
-        """Any tool may be called: what counts is how, and `verify` sees that."""
+        """Accept a call of any tool: what counts is how it is called, which `verify` checks."""
         return ToolCallAccepted(output=f"{tool_name}: done")
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> StructuredOutputsVerifyResponse:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An assistant at work: 27 tools on mail, calendar, website visits, tasks and customers, and a task that changes them.
 
-Each session works in a world of its own. A response is right if its calls lead to the same end as those of the task,
-whatever the way; both are played again on fresh worlds, so scoring needs no live session.
+Each session works in its own world. A response is right if its calls lead to the same end state as those of the task,
+whatever the path; both are replayed on fresh worlds, so scoring needs no live session.
 """
 
 import logging
@@ -52,7 +52,7 @@ class GroundTruthCall(BaseModel):
 
 
 class WorkplaceAssistantSeedSessionRequest(BaseSeedSessionRequest):
-    """A task; one that could not be scored is refused before a model has worked on it."""
+    """A task; one that cannot be scored is refused before a model works on it."""
 
     ground_truth: list[GroundTruthCall] = []
 
@@ -100,7 +100,7 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
     async def call_tool(
         self, tool: str, request: Request, body: dict[str, Any] = Body(default_factory=dict)
     ) -> WorkplaceAssistantToolResponse:
-        """Run a tool in the world of the session; what goes wrong in it is told as text."""
+        """Run a tool in the world of the session; errors are returned as text."""
         return WorkplaceAssistantToolResponse(output=toolkits.run(self._worlds.of_request(request), tool, body))
 
     async def verify(  # type: ignore[override]
@@ -108,7 +108,7 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
         body: WorkplaceAssistantVerifyRequest,
         request: Request = None,  # type: ignore[assignment]
     ) -> BaseVerifyResponse:
-        """1 if the response leads to the end that the task asks for. The session is over then."""
+        """Give 1 if the response leads to the end state that the task asks for, and end the session."""
         if request is not None:
             self._worlds.pop(request.session[SESSION_ID_KEY])
         expected, failed = toolkits.replay((call.name, orjson.loads(call.arguments)) for call in body.ground_truth)

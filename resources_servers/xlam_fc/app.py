@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Function calling in the format of xLAM: a question, some tools, and the calls that answer it.
 
-A response is worth 1 if it makes exactly the expected calls, in any order. No call is carried out: a tool of any name
-says so, for agents that go on.
+A response is worth 1 if it makes exactly the expected calls, in any order. No call is executed: a tool of any name says
+so, for agents that continue.
 """
 
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ class XlamFcVerifyRequest(BaseVerifyRequest):
 
 
 class NotCarriedOut(BaseModel):
-    """What every tool says."""
+    """What every tool returns."""
 
     output: str = "This call is noted. It is not carried out here."
 
@@ -51,7 +51,7 @@ class XlamFcResourcesServer(SimpleResourcesServer):
         return NotCarriedOut()
 
     async def verify(self, body: XlamFcVerifyRequest) -> BaseVerifyResponse:
-        """1 if the calls are the expected ones, no more and no fewer."""
+        """Give 1 if the calls are the expected ones, no more and no fewer."""
         made = [Call(call.name, call.arguments) for call in grading.function_calls(body.response)]
         expected = [Call(call.name, call.arguments) for call in body.expected_answers]
         return BaseVerifyResponse(**dict(body), reward=float(is_same_set(made, expected)))

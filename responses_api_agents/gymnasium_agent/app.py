@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a model in an environment that speaks reset and step: each reply of the model is an action with a reward.
+"""Runs a model in a reset/step environment: each reply of the model is an action with a reward.
 
 The other side is a server on `resources_servers.gymnasium`. There is no verifier: the reward of a rollout is the sum of
-what its steps gave.
+its step rewards.
 """
 
 import asyncio
@@ -42,21 +42,21 @@ _CLOSE_TIMEOUT_S = 30.0
 
 
 class GymnasiumAgentConfig(ModelAgentConfig):
-    """Config of the agent that plays step by step."""
+    """Config of the agent that acts step by step."""
 
     max_steps: int = Field(default=10, ge=1)
-    """Most steps of one rollout; one that is not over by then is truncated."""
+    """Maximum steps per rollout; a rollout that is not over by then is truncated."""
 
 
 class GymnasiumAgentVerifyResponse(SimpleAgentVerifyResponse):
-    """A played episode."""
+    """A finished episode."""
 
     terminated: bool
     """Whether the environment reached an end."""
     truncated: bool
     """Whether it was cut off before."""
     info: dict[str, Any]
-    """What the environment told with its last step."""
+    """What the environment returned with its last step."""
     steps: int
     """How many steps were taken."""
     step_rewards: list[float]
@@ -86,7 +86,7 @@ class Episode:
         )
 
     def conversation(self) -> list[Any]:
-        """Return what the model is shown."""
+        """Return the conversation that the model sees."""
         return [*self.asked, *self.said]
 
 
@@ -104,7 +104,7 @@ class Environment:
         return begun
 
     async def step(self, action: NeMoGymResponse) -> EnvStepResponse:
-        """Act. A step that may have been taken is asked for again only if the environment can tell it is the same."""
+        """Act. Repeat a step that may have been taken only if the environment can tell that it is the same."""
         fields: dict[str, Any] = {"response": action if takes_models(self._client) else action.model_dump()}
         attempts = 1
         if self._info.get("supports_step_idempotency"):
@@ -120,7 +120,7 @@ class Environment:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def close(self) -> None:
-        """Let the environment free what it holds; a rollout is not lost if that fails."""
+        """Let the environment free its resources; the rollout is not lost if that fails."""
         if not self._info.get("supports_explicit_close"):
             return
         try:
@@ -142,12 +142,12 @@ class Environment:
 
 
 class GymnasiumAgent(ModelAgent):
-    """Plays a model step by step in a reset/step environment. `/v1/responses` is one turn of the model alone."""
+    """Runs a model step by step in a reset/step environment. `/v1/responses` is one turn of the model alone."""
 
     config: GymnasiumAgentConfig
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> GymnasiumAgentVerifyResponse:  # type: ignore[override]
-        """Play one rollout: reset, then reply and step in turn until the episode is over."""
+        """Run one rollout: reset, then reply and step in turn until the episode is over."""
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
         environment = Environment(self.server_client, self.config.resources_server.name, task, cookies)

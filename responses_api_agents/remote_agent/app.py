@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent that someone else hosts: any endpoint that speaks `POST /v1/responses` is played in a resources server.
+"""An agent that someone else hosts: any endpoint that speaks `POST /v1/responses` runs in a resources server.
 
-The remote side may run tools of its own; calls that it leaves unanswered are run here, on the resources server. A
+The remote side may run its own tools; calls that it leaves unanswered are run here, on the resources server. A
 rollout that fails is a result with a named failure, never an HTTP error: the remote side is not under our control.
 """
 
@@ -42,21 +42,21 @@ class RemoteAgentConfig(EnvironmentAgentConfig):
     """Config of an agent that is hosted elsewhere."""
 
     agent_base_url: str
-    """Where the agent is: the part of its URL before `/v1/responses`."""
+    """URL of the agent, without `/v1/responses`."""
     concurrency: PositiveInt = 32
-    """Most rollouts at once; others wait, without their deadline running."""
+    """Maximum rollouts at once; others wait, and their deadline does not run yet."""
     remote_responses_timeout_secs: PositiveFloat = 1800.0
-    """Deadline of one call of the remote agent."""
+    """Deadline per call to the remote agent."""
     run_timeout_secs: PositiveFloat = 2100.0
-    """Deadline of one rollout."""
+    """Deadline per rollout."""
     max_steps: int | None = None
-    """Most calls of the remote agent in one rollout; None or 0: as many as it wants."""
+    """Maximum calls to the remote agent per rollout; None or 0: no limit."""
     tool_errors: ToolErrors = "report"
     """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
 
 
 class RemoteAgent(EnvironmentAgent):
-    """Plays a remote agent against the tools of a resources server."""
+    """Runs a remote agent against the tools of a resources server."""
 
     config: RemoteAgentConfig
     _slots: asyncio.Semaphore = PrivateAttr()
@@ -87,14 +87,14 @@ class RemoteAgent(EnvironmentAgent):
         return answer
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """Play one rollout. Whatever goes wrong in it becomes its result."""
+        """Run one rollout. Whatever goes wrong in it becomes its result."""
         async with self._slots:
             try:
                 async with asyncio.timeout(self.config.run_timeout_secs):
                     return await super().run(request, body)
             except Exception as error:
                 LOG.warning("a rollout of %r failed", self.config.agent_base_url, exc_info=error)
-                # A deadline of our own says nothing by itself.
+                # The error of our own deadline has no text.
                 return make_failure_row(
                     body, error, str(error) or f"no result within {self.config.run_timeout_secs:g} s"
                 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent that most environments use: a model, the tools of one resources server, and a loop between them.
 
-What other agents share is here too: `EnvironmentAgent`, whose rollouts seed a session, play, and have the response
+It also holds what other agents share: `EnvironmentAgent`, whose rollouts seed a session, respond and have the response
 verified, and `ModelAgent`, which gives a model one turn. The loop itself is in `loop`.
 """
 
@@ -53,26 +53,26 @@ __all__ = [
 
 
 class EnvironmentAgentConfig(BaseResponsesAPIAgentConfig):
-    """Config of an agent that plays in one resources server."""
+    """Config of an agent that uses one resources server."""
 
     resources_server: ResourcesServerRef
     """The environment: its tools, its sessions and its verifier."""
 
 
 class ModelAgentConfig(EnvironmentAgentConfig):
-    """Config of an agent that plays one model in one resources server."""
+    """Config of an agent that uses one model and one resources server."""
 
     model_server: ModelServerRef
-    """The model that plays."""
+    """The model that the agent calls."""
 
 
 class SimpleAgentConfig(ModelAgentConfig):
     """Config of the simple agent."""
 
     max_steps: int | None = None
-    """Most model calls of one response; None or 0: as many as the model wants."""
+    """Maximum model calls per response; None or 0: no limit."""
     tool_calls_in_parallel: bool = False
-    """Run the tool calls of one turn at once instead of in order. For tools whose order does not matter."""
+    """Run the tool calls of one turn in parallel instead of in order. For tools whose order does not matter."""
     tool_errors: ToolErrors = "report"
     """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
 
@@ -99,11 +99,11 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
     """An agent around one resources server: override `responses`."""
 
     config: EnvironmentAgentConfig
-    # Said beside `aggregate_metrics`, of which it is true; a subclass with another one does not inherit it.
+    # Stands next to `aggregate_metrics`, which it describes; a subclass with another one does not inherit it.
     _metrics_by_resources_server: ClassVar[bool] = True
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """Play one rollout: seed the session, play, verify."""
+        """Run one rollout: seed the session, respond, verify."""
         task = task_fields(body, as_models=takes_models(self.server_client))
         cookies = CookieJar(self._resources_cookies(request.cookies))
         seeded = await self.server_client.post(
@@ -115,7 +115,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         return await self._verify_response(task, response, cookies)
 
     async def _seed_session(self, task: dict[str, Any], cookies: CookieJar) -> dict[str, Any]:
-        """Begin the session; return what the resources server told of it."""
+        """Begin the session; return what the resources server says about it."""
         server, path = self.config.resources_server.name, "/seed_session"
         seeded = await self.server_client.post(server_name=server, url_path=path, json=task, cookies=cookies.current)
         await raise_for_status(seeded)
@@ -135,7 +135,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
     async def _call_own_responses(
         self, request: Request | None, body: SimpleAgentRunRequest, cookies: CookieJar
     ) -> NeMoGymResponse:
-        """Return what `responses` makes of the task: the call a client would make, without the way over HTTP."""
+        """Return what `responses` makes of the task: the call that a client would make, without HTTP."""
         rollout_id, path = self.rollout_id_from_run(body), "/v1/responses"
         own_request = OwnRequest(
             # A test's stand-in for a request may have cookies and nothing else.
@@ -157,7 +157,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         return response
 
     def _open_notes(self, body: BaseRunRequest, rollout_id: str | None) -> "RolloutNotes | None":
-        """Return where to note what is observed of the rollout; None if nobody asks for it."""
+        """Return the notes for observations of the rollout; None if they are not wanted."""
         if rollout_id is None or not self._model_call_capture_enabled():
             return None
         from responses_api_agents.simple_agent.observations import RolloutNotes
@@ -168,7 +168,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
     ) -> SimpleAgentVerifyResponse:
         """Return the response with its reward."""
-        # Not for the verifier, and not left to it either: it may return a response of its own.
+        # Neither sent to the verifier nor left to it: it may return its own response.
         notes = take_notes(response)
         result = await self._request_reward(task, response, cookies)
         if notes:
@@ -215,7 +215,7 @@ class ModelAgent(EnvironmentAgent):
         tool_cookies, model_cookies = self._split_cookies(request)
         notes = find_notes(response)
         answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, notes, body)
-        if not isinstance(response, OwnResponse):  # a rollout goes on with the jar that it has given
+        if not isinstance(response, OwnResponse):  # a rollout continues with the jar that it passed in
             tool_cookies.set_on(response)
             model_cookies.set_on(response)
         return answer
@@ -251,7 +251,7 @@ class ModelAgent(EnvironmentAgent):
 
 
 class SimpleAgent(ModelAgent):
-    """Plays a model against the tools of a resources server until the model has answered."""
+    """Runs a model against the tools of a resources server until the model has answered."""
 
     config: SimpleAgentConfig
 
@@ -273,21 +273,21 @@ class SimpleAgent(ModelAgent):
         ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies, notes)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)
-        if not isinstance(response, OwnResponse):  # a rollout goes on with the jar that it has given
+        if not isinstance(response, OwnResponse):  # a rollout continues with the jar that it passed in
             tool_cookies.set_on(response)
             model_cookies.set_on(response)
         return answer
 
 
 def task_fields(body: BaseRunRequest, *, as_models: bool = False) -> dict[str, Any]:
-    """Return what the resources server is sent of a task: its own fields in full, the create params as set."""
+    """Return what the resources server gets of a task: its own fields in full, the create params as set."""
     params: Any = body.responses_create_params
     own = body.model_dump(exclude={"responses_create_params"})
     return {**own, "responses_create_params": params if as_models else params.model_dump(exclude_unset=True)}
 
 
 class OwnRequest(Request):
-    """A request of an agent to itself, whose cookies are in `jar`; its scope is made when somebody looks at it."""
+    """A request of an agent to itself, whose cookies are in `jar`; its scope is built on first use."""
 
     def __init__(self, caller: Request | None, *, path: str, path_params: dict[str, str], jar: CookieJar) -> None:
         self._caller, self._path, self._path_params, self.jar = caller, path, path_params, jar
@@ -305,7 +305,7 @@ class OwnRequest(Request):
 
     @scope.setter
     def scope(self, scope: Scope) -> None:
-        if len(scope) > 1:  # not the one that the constructor has to be given
+        if len(scope) > 1:  # not the minimal one that the constructor needs
             self._scope = scope
 
     @property
@@ -318,7 +318,7 @@ class OwnRequest(Request):
 
 
 class OwnResponse(Response):
-    """Where an agent that is called by itself leaves cookies, which stay values instead of headers, and its notes."""
+    """Where an agent that calls itself leaves its notes and its cookies, as values instead of headers."""
 
     def __init__(self, notes: "RolloutNotes | None" = None) -> None:
         super().__init__()
@@ -330,7 +330,7 @@ class OwnResponse(Response):
 
 
 def find_notes(response: Response) -> "RolloutNotes | None":
-    """Return where to note what is observed of a rollout; None for a call from outside, or if nobody asks for it."""
+    """Return the notes for observations of a rollout; None for a call from outside, or if they are not wanted."""
     return response.notes if isinstance(response, OwnResponse) else None
 
 

@@ -17,7 +17,7 @@ class ToolSimulationAgent(ModelAgent):
     """Asks the model once and has the reply verified."""
 
     async def run(self, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """Play one rollout, and have it verified."""
+        """Run one rollout, and have it verified."""
         task = task_fields(body)
         response = await self._call_own_responses(None, body, CookieJar())
         return await self._verify_response(task, response, CookieJar())

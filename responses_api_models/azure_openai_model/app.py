@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A deployment on Azure OpenAI as a model server, through the official SDK, which knows Azure's addresses and keys.
 
-Azure is asked by Chat Completions; Responses requests are converted, with usage and tool choice kept.
+Azure is called by Chat Completions; Responses requests are converted, with usage and tool choice kept.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class AzureOpenAIModelServerConfig(BaseResponsesAPIModelConfig):
     default_query: dict[str, str]
     """Query parameters of every request; `api-version` must be one of them."""
     num_concurrent_requests: PositiveInt
-    """Most requests under way at once."""
+    """Maximum requests at once."""
 
 
 class AzureOpenAIModelServer(ChatOnlyModel):
@@ -72,7 +72,7 @@ class AzureOpenAIModelServer(ChatOnlyModel):
             api_version=self.config.default_query[_API_VERSION],
             default_query=dict(self.config.default_query),
             max_retries=_MAX_RETRIES,
-            # The key would go along to wherever a redirect leads.
+            # A redirect would take the key along.
             http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         )
 

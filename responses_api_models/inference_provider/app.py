@@ -18,17 +18,17 @@ class InferenceProviderConfig(BaseResponsesAPIModelConfig):
     """Config of a chat-only endpoint."""
 
     base_url: str
-    """Where the endpoint is, up to and with `/v1`."""
+    """URL of the endpoint, including `/v1`."""
     api_key: str
     """The endpoint's API key."""
     model: str
     """The model to ask for, whatever a request says."""
     uses_reasoning_parser: bool = False
-    """Closed `<think>` blocks in a reply are reasoning. Otherwise they stay in the text."""
+    """Turn closed `<think>` blocks in a reply into reasoning. Otherwise they stay in the text."""
     num_concurrent_requests: PositiveInt = 1000
-    """Most requests under way at once."""
+    """Maximum requests at once."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Fields added to every request that does not set them itself, nor in `metadata.extra_body` (JSON text)."""
+    """Fields added to every request, unless it or its `metadata.extra_body` (JSON text) sets them."""
 
 
 class InferenceProvider(ChatOnlyModel):

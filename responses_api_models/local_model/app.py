@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A language model inside this process, without key, network or GPU: llama.cpp and any GGUF file.
 
-Here is the order of what happens to a request; how each step works is in the modules beside this one. Without a
-`model_path` it is SmolLM2-135M-Instruct, small enough for any machine and too small for hard tasks.
+This module has the order of the steps of a request; the modules next to it implement them. The default model is
+SmolLM2-135M-Instruct, small enough for any machine and too small for hard tasks.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ _BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
 
 
 class SamplingDefaults(BaseModel, extra="forbid"):
-    """Sampling where a request says nothing."""
+    """Sampling defaults, for requests that do not set them."""
 
     temperature: NonNegativeFloat = 0.7
     top_p: PositiveFloat = 0.95
     top_k: NonNegativeInt = 40
-    """Sample from so many of the likeliest tokens only; 0: from all. Not for requests that say their own top_p."""
+    """Sample only from this many of the likeliest tokens; 0: from all. Ignored for requests that set top_p."""
     min_p: NonNegativeFloat = 0.0
-    """Leave out tokens less likely than this part of the likeliest. Not for requests that say their own top_p."""
+    """Leave out tokens less likely than this share of the likeliest one. Ignored for requests that set top_p."""
 
 
 class LocalModelConfig(BaseResponsesAPIModelConfig):
@@ -70,31 +70,31 @@ class LocalModelConfig(BaseResponsesAPIModelConfig):
     model: str | None = None
     """The model's name in replies; None: that of its file."""
     run_once: bool = True
-    """One model for all workers of `gym eval run --workers`: each would take its own memory, and all cores."""
+    """One model for all workers of `gym eval run --workers`: each copy would take its own memory, and all cores."""
     context_length: PositiveInt = 2048
-    """Most tokens of prompt and reply together, for each slot."""
+    """Maximum tokens of prompt and reply together, per slot."""
     slots: PositiveInt = 4
-    """Requests that are worked on at once. Memory grows with slots and context length."""
+    """Requests that run at once. Memory grows with slots and context length."""
     threads: PositiveInt | None = None
-    """Threads of llama.cpp; None: one less than there are processors."""
+    """Threads of llama.cpp; None: one fewer than there are CPUs."""
     batch_size: PositiveInt = 256
-    """Tokens of a prompt that are read in one go; other requests, and cancellations, wait so long."""
+    """Prompt tokens that are read in one step; other requests and cancellations wait that long."""
     sampling: SamplingDefaults = SamplingDefaults()
-    """How tokens are drawn where a request says nothing: `temperature`, `top_p` and the others of llama.cpp."""
+    """Sampling defaults: `temperature`, `top_p` and the others of llama.cpp."""
     seed: int | None = None
     """Makes runs repeatable: the nth request with the same prompt gets the same seed in every run. None: random."""
     max_output_tokens: PositiveInt | None = None
-    """Longest reply where a request says nothing; None: as long as the context allows."""
+    """Maximum tokens of a reply if the request sets none; None: as many as the context allows."""
     max_queue: NonNegativeInt = 1024
-    """Requests that may wait for a slot; more are refused with status 429."""
+    """Maximum requests that wait for a slot; more are refused with status 429."""
     request_timeout_s: PositiveFloat = 600.0
-    """Longest time for one request, waiting included."""
+    """Maximum time per request, waiting included."""
     return_token_id_information: bool = False
-    """Put token ids and log-probs on the replies, for training."""
+    """Add token ids and log-probs to replies, for training."""
     uses_reasoning_parser: bool = True
     """`<think>` blocks in replies become reasoning items. Otherwise they stay in the text."""
     extra_body: dict[str, Any] | None = None
-    """Fields added to every request that does not set them itself, nor in `metadata.extra_body` (JSON text)."""
+    """Fields added to every request, unless it or its `metadata.extra_body` (JSON text) sets them."""
 
 
 class LocalModel(SimpleResponsesAPIModel):
@@ -139,7 +139,7 @@ class LocalModel(SimpleResponsesAPIModel):
 
     @property
     def model_name(self) -> str:
-        """What replies say the model is."""
+        """The model's name in replies."""
         if self.config.model is not None:
             return self.config.model
         return SMOLLM2.name if self.config.model_path is None else self._settings.model_path.stem
@@ -330,13 +330,13 @@ async def _run_unless_hung_up(request: Request, work: Awaitable[T]) -> T:
     finally:
         answer.cancel()
         gone.cancel()
-        await asyncio.wait((answer, gone))  # so that the slot is free when the caller goes on
+        await asyncio.wait((answer, gone))  # so that the slot is free when the caller continues
 
 
 async def _wait_for_hang_up(request: Request) -> None:
-    """Wait until the client is gone. Its request is read already, so that nothing else can come from it."""
+    """Wait until the client is gone. Its request has been read, so nothing else can come from it."""
     if (await request.receive())["type"] != "http.disconnect":
-        # The request was handed over within this process: its caller cancels the handler itself.
+        # The request came from within this process: its caller cancels the handler itself.
         await asyncio.get_running_loop().create_future()
 
 

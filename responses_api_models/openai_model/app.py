@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OpenAI-compatible endpoint as a model server: requests go through as they are, only the model name is ours.
+"""An OpenAI-compatible endpoint as a model server: requests pass through unchanged except for the model name.
 
 Nothing is converted: `/v1/responses` needs an endpoint that speaks the Responses API, and one that only speaks chat
 belongs behind `vllm_model` or `inference_provider`. Token ids in a reply are put where trainers look for them.
@@ -27,17 +27,17 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     """Config of an OpenAI-compatible endpoint."""
 
     openai_base_url: str
-    """Where the endpoint is, such as `https://api.openai.com/v1`."""
+    """URL of the endpoint, such as `https://api.openai.com/v1`."""
     openai_api_key: str
     """The endpoint's API key."""
     openai_model: str = Field(validation_alias=AliasChoices("openai_model", "openai_model_name"))
     """The model to ask for, whatever a request says. `openai_model_name` is an older name of this field."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Fields added to every request that does not set them itself."""
+    """Fields added to every request that does not set them."""
     openai_default_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers of every request."""
+    """HTTP headers sent with every request."""
     max_concurrent_requests: PositiveInt | None = None
-    """Most requests under way at once; None: as many as come."""
+    """Maximum requests at once; None: no limit."""
     drop_input_reasoning_items: bool = False
     """Leave reasoning items out of the input, for endpoints that refuse them."""
 
@@ -65,7 +65,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         return app
 
     async def detokenize(self, body: tokens.DetokenizeRequest = Body()) -> dict[str, Any]:
-        """`POST /detokenize`: the text of token ids, where the endpoint says it."""
+        """`POST /detokenize`: the text of token ids, if the endpoint gives it."""
         return await tokens.detokenize(self._client, self.config.openai_model, body.tokens)
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:

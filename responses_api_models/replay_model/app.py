@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model server without a model: it answers from recorded rollouts or from a script, at memory speed.
 
-For tests, demos, load tests, and for playing recorded answers against changed tools or verifiers. It never samples:
-what nobody recorded is an error, unless the config says otherwise.
+For tests, demos, load tests, and for replaying recorded answers against changed tools or verifiers. It never samples: a
+prompt that was not recorded is an error, unless the config says otherwise.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ class ReplayModelConfig(BaseResponsesAPIModelConfig):
     rollouts_jsonl_fpath: str | None = None
     """Recorded rollouts: the output file of a run. A request gets what the model answered to the same input."""
     script: str | None = None
-    """File with replies, a YAML list or one JSON value a line: turn n of every conversation gets reply n."""
+    """File with replies, a YAML list or one JSON value per line: turn n of every conversation gets reply n."""
     replies: list[Any] | None = Field(default=None, min_length=1)
     """The replies themselves, instead of a script file."""
     on_miss: Literal["error", "cycle"] = "error"
-    """A prompt that was not recorded, or the turn after a script's last: refuse it, or answer all the same."""
+    """A prompt that was not recorded, or the turn after a script's last: `error` refuses it, `cycle` answers anyway."""
     latency_ms: NonNegativeFloat = 0.0
     """How long every answer takes."""
     model: str | None = None
@@ -57,7 +57,7 @@ class ReplayModelConfig(BaseResponsesAPIModelConfig):
 
     @model_validator(mode="after")
     def _keep_one_order(self) -> "ReplayModelConfig":
-        # Of several recordings of one prompt, the next one is given, to whichever worker of a run asks.
+        # Several recordings of one prompt are given in turn, to whichever worker of a run asks.
         if self.rollouts_jsonl_fpath is not None and "run_once" not in self.model_fields_set:
             self.run_once = True
         return self

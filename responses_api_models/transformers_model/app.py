@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of the transformers library in this process: one that a trainer has lent, or one from a folder or a file.
 
-Requests become batches (`batches.py`), batches become tokens (`engine.py`). How messages and tools are put into words,
-and how a reply becomes a chat completion, is that of `local_model`; there is no grammar, so that nothing is enforced.
+Requests become batches (`batches.py`), batches become tokens (`engine.py`). Messages and tools become text, and a
+reply becomes a chat completion, as in `local_model`; there is no grammar, so nothing is enforced.
 """
 
 import asyncio
@@ -42,37 +42,37 @@ class TransformersModelConfig(BaseResponsesAPIModelConfig):
     """Config of a transformers model in this process."""
 
     lent_model: str | None = None
-    """The name by which a program in this process has lent its model: `nemo_gym.integrations.lent_models`."""
+    """The name under which a program in this process has lent its model: `nemo_gym.integrations.lent_models`."""
     model_path: str | None = None
     """A folder that `save_pretrained` wrote, or a GGUF file; None: SmolLM2-135M-Instruct, fetched on first use."""
     model: str | None = None
-    """The model's name in replies; None: that of its folder or file, or the one it was lent by."""
+    """The model's name in replies; None: that of its folder or file, or the one it was lent under."""
     run_once: bool = True
-    """One model for all workers of `gym eval run --workers`: each would take its own memory, and all cores."""
+    """One model for all workers of `gym eval run --workers`: each copy would take its own memory, and all cores."""
     context_length: PositiveInt = 2048
-    """Most tokens of prompt and reply together."""
+    """Maximum tokens of prompt and reply together."""
     batch_size: PositiveInt = 64
-    """Most replies that are generated at once."""
+    """Maximum replies that are generated at once."""
     batch_wait_s: NonNegativeFloat = 0.02
     """How long the first request of a batch waits for others."""
     temperature: NonNegativeFloat = 1.0
-    """Where a request says nothing; 0: always the likeliest token."""
+    """Used if the request sets none; 0: always the likeliest token."""
     top_p: PositiveFloat = 1.0
-    """Where a request says nothing; below 1: sample from the likeliest tokens that have this probability together."""
+    """Used if the request sets none; below 1: sample from the likeliest tokens whose probabilities sum to this."""
     top_k: NonNegativeInt = 0
-    """Sample from so many of the likeliest tokens only; 0: from all."""
+    """Sample only from this many of the likeliest tokens; 0: from all."""
     seed: int | None = None
     """Makes runs repeatable: the nth request with the same prompt gets the same seed in every run. None: random."""
     max_output_tokens: PositiveInt | None = None
-    """Longest reply where a request says nothing; None: as long as the context allows."""
+    """Maximum tokens of a reply if the request sets none; None: as many as the context allows."""
     request_timeout_s: PositiveFloat = 600.0
-    """Longest time for one request, waiting included."""
+    """Maximum time per request, waiting included."""
     return_token_id_information: bool = False
-    """Put token ids and log-probs on the replies, for training."""
+    """Add token ids and log-probs to replies, for training."""
     uses_reasoning_parser: bool = True
     """`<think>` blocks in replies become reasoning items. Otherwise they stay in the text."""
     extra_body: dict[str, Any] | None = None
-    """Fields added to every request that does not set them itself, nor in `metadata.extra_body` (JSON text)."""
+    """Fields added to every request, unless it or its `metadata.extra_body` (JSON text) sets them."""
 
 
 class TransformersModel(SimpleResponsesAPIModel):
@@ -110,7 +110,7 @@ class TransformersModel(SimpleResponsesAPIModel):
 
     @property
     def model_name(self) -> str:
-        """What replies say the model is."""
+        """The model's name in replies."""
         config = self.config
         if config.model or config.lent_model:
             return str(config.model or config.lent_model)
@@ -127,7 +127,7 @@ class TransformersModel(SimpleResponsesAPIModel):
         @asynccontextmanager
         async def with_model(app: FastAPI) -> AsyncIterator[Any]:
             loading = asyncio.get_running_loop().run_in_executor(None, self._load)
-            loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asks for it
+            loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # callers get it instead
             self._loaded = loading
             self._batcher = Batcher(self._run_batch, most=self.config.batch_size, wait_s=self.config.batch_wait_s)
             self._batcher.start()
@@ -243,7 +243,7 @@ class TransformersModel(SimpleResponsesAPIModel):
         """Generate. Runs in the batcher's thread."""
         assert self._loaded is not None
         lent = self._loaded.result()
-        # A tokenizer is not to be used by two threads at once, and the event loop writes prompts with it meanwhile.
+        # Two threads must not use a tokenizer at once, and the event loop writes prompts with it meanwhile.
         own = copy.deepcopy(lent.tokenizer) if any(one.stop for one in batch) else lent.tokenizer
         with lent.lock:
             generate(lent.model, find_end_ids(lent), own.decode, batch)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A vLLM (or any other chat) endpoint as a model server: Responses in front, Chat Completions behind.
 
-Here is the order of what happens to a request and to its reply; how each step works is in the modules beside this one.
-Starting an inference server is not done here: `local_vllm_model` does it.
+This module has the order of the steps of a request and its reply; the modules next to it implement them. It does not
+start an inference server: `local_vllm_model` does.
 """
 
 import asyncio
@@ -53,26 +53,26 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Config of a vLLM endpoint."""
 
     base_url: str | list[str]
-    """Where the endpoint is, up to and with `/v1`. Of several, each session sticks to one."""
+    """URL of the endpoint, including `/v1`. Given several, each session sticks to one."""
     api_key: str
     """The endpoint's API key."""
     model: str
     """The model to ask for, whatever a request says."""
     return_token_id_information: bool
-    """Put token ids and log-probs on the replies, for training."""
+    """Add token ids and log-probs to replies, for training."""
     uses_reasoning_parser: bool
-    """The endpoint has a reasoning parser: reasoning travels in a field of its own, not in the text."""
+    """The endpoint has a reasoning parser: reasoning travels in its own field, not in the text."""
     request_prompt_and_generation_token_ids: bool = False
     """Ask for `return_token_ids` too, which saves the call to `/tokenize` (vLLM 0.10.2 and later)."""
     send_required_prefix_token_ids: bool = False
-    """Say which tokens the prompt must begin with (`required_prefix_token_ids`), for endpoints that heed it, such as
+    """Send the tokens that the prompt must begin with (`required_prefix_token_ids`) to endpoints that heed it, such as
     NeMo RL's: all tokens up to the end of the last reply in the history that carries its tokens."""
     uses_interleaved_reasoning: bool = True
-    """Send the reasoning of earlier turns along. Otherwise it is dropped from the history."""
+    """Send the reasoning of earlier turns too. Otherwise it is dropped from the history."""
     preserve_reasoning_in_assistant_content: bool = False
     """Leave the reasoning of earlier turns as `<think>` in the text, for chat templates that expect it there."""
     replace_developer_role_with_system: bool = False
-    """Send developer messages as system messages, for chat templates that know no developer."""
+    """Send developer messages as system messages, for chat templates without a developer role."""
     sequential_reasoning_allowed: bool = True
     """Ask again after a turn that held only reasoning. Otherwise such a turn ends with an empty, filtered reply."""
     is_responses_native: bool = False
@@ -80,19 +80,19 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     chat_template_kwargs: dict[str, Any] | None = None
     """Arguments of the chat template; a request's `metadata.chat_template_kwargs` (JSON text) goes on top."""
     sampling_overrides: dict[str, Any] | None = None
-    """Fields that every request gets, whatever it says itself."""
+    """Fields set on every request, whatever it says itself."""
     extra_body: dict[str, Any] | None = None
-    """Fields added to every request that does not set them itself, nor in `metadata.extra_body` (JSON text)."""
+    """Fields added to every request, unless it or its `metadata.extra_body` (JSON text) sets them."""
     default_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers of every request."""
+    """HTTP headers sent with every request."""
     audio_root: str | None = None
-    """Folder that the audio paths in a request's metadata start from and may not leave."""
+    """Root folder of the audio paths in a request's metadata, which they may not leave."""
     use_completions_api: bool = False
     """Call `/v1/completions` with a prompt instead of `/v1/chat/completions`."""
     render_chat_template: bool = False
     """With `use_completions_api`: write the prompt with the tokenizer's chat template instead of as plain text."""
     tokenizer: str | None = None
-    """Tokenizer of `render_chat_template`, by name or path; None: that of `model`."""
+    """Tokenizer for `render_chat_template`, by name or path; None: that of `model`."""
 
     def model_post_init(self, context: Any) -> None:
         if isinstance(self.base_url, str):
@@ -114,7 +114,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return super().model_post_init(context)
 
     def _post_init(self) -> None:
-        """Make what depends on the config; subclasses call it again once they know their endpoint."""
+        """Create what depends on the config; subclasses call it again once they know their endpoint."""
         self._clients = [
             NeMoGymAsyncOpenAI(
                 base_url=base_url, api_key=self.config.api_key, default_headers=self.config.default_headers
@@ -135,7 +135,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return app
 
     async def detokenize(self, request: Request, body: DetokenizeRequest = Body()) -> dict[str, Any]:
-        """`POST /detokenize`: the text of token ids, where the endpoint says it."""
+        """`POST /detokenize`: the text of token ids, if the endpoint gives it."""
         return await detokenize(self._resolve_client(request), self.config.model, body.tokens)
 
     async def responses(  # type: ignore[override]  # arguments are found by name
@@ -172,7 +172,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return self._preprocess_chat_completion_create_params(request, params)
 
     def _preprocess_chat_completion_create_params(self, request: Request, body_dict: dict[str, Any]) -> dict[str, Any]:
-        """Return the request as the endpoint shall get it."""
+        """Return the request as the endpoint gets it."""
         config = self.config
         params = endpoint.apply_overrides(body_dict, config.extra_body, config.chat_template_kwargs)
         if config.replace_developer_role_with_system:
@@ -220,7 +220,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return completion
 
     def _check_prefix(self, prefix: list[int], prompt_ids: list[int]) -> None:
-        """Log, once, that the endpoint does not heed the prefix. What that means for a rollout is told at its end."""
+        """Log, once, that the endpoint does not heed the prefix. The end of a rollout reports the effect on it."""
         if prompt_ids[: len(prefix)] == prefix or self._has_warned_of_prefix:
             return
         self._has_warned_of_prefix = True

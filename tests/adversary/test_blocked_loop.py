@@ -109,7 +109,7 @@ def test_the_third_ctrl_c_ends_a_run_that_nothing_else_ends(make_runner):
         process.send_signal(signal.SIGINT)
         assert "own/app.py:" in read_until(process, "server 'own' blocks the event loop")
         process.send_signal(signal.SIGINT)
-        read_until(process, "cancelling what runs")
+        read_until(process, "canceling running rollouts")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     assert runner.keys() == [(0, 0)]

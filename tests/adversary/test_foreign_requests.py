@@ -175,7 +175,7 @@ async def test_servers_for_every_address_warn_and_are_still_closed_to_pages(run)
         (warning,) = [note for note in notes if "without a password" in note]
         for name in ("head_server", NAME, "policy_model"):
             assert name in warning
-        assert "spend the key of your model" in warning
+        assert "spend your model's API key" in warning
         assert "access_token" in warning.rpartition("hint: ")[2]
         port = ports["responses_api_models"]
         for name in ("192.0.2.7", "node7", "gym.internal", f"localhost:{port}"):

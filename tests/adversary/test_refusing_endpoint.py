@@ -50,7 +50,7 @@ def test_a_refusing_endpoint_ends_the_run_after_a_handful_and_uses_no_rollout_up
     endpoint.calls(then_forget=True)
     refused = runner.run(*arguments)
     assert refused.returncode == 1
-    assert f"Error: the run was given up.\nthe model's endpoint {REFUSALS[status]}" in refused.stderr
+    assert f"Error: the run was aborted.\nthe model's endpoint {REFUSALS[status]}" in refused.stderr
     assert refused.stderr.count(f"answered {status} ") == 2, "as it happens, and as the reason to end"
     assert endpoint.calls() <= 3 + 4, "three refusals, and what was under way"
     endpoint.set(faults={})
@@ -73,7 +73,7 @@ def test_a_single_404_is_an_ordinary_failure(tmp_path, endpoint):
     assert done.returncode == 1
     assert runner.keys("failures") == [(20, 0)]
     assert len(runner.keys()) == TASKS - 1
-    assert "hint: `--resume` plays them again;" in done.stderr
+    assert "hint: `--resume` runs them again;" in done.stderr
     endpoint.set(marked_faults={})
     assert runner.run(*arguments, "--resume").returncode == 0
 
@@ -88,9 +88,9 @@ def test_the_hint_promises_only_what_resume_does(tmp_path, endpoint, monkeypatch
     monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", "2")
     runner = VerifierRunner(tmp_path, endpoint, free_port(), "if body.number < 3: raise ValueError(body.number)")
     arguments = ["-i", runner.write_tasks(6)]
-    assert "hint: `--resume` plays them again;" in runner.run(*arguments).stderr
+    assert "hint: `--resume` runs them again;" in runner.run(*arguments).stderr
     for _ in range(2):
-        hint = "hint: `--resume` plays none of them (3 failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS`"
+        hint = "hint: `--resume` runs none of them (3 failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS`"
         assert hint in runner.run(*arguments, "--resume").stderr
     assert len(runner.rows("failures")) == 2 * 3
 

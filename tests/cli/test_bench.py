@@ -71,7 +71,7 @@ def test_the_picture_goes_where_it_is_wanted(bench, tmp_path):
 
 
 def test_parts_without_curves_say_why_there_is_no_picture(bench):
-    assert "No picture: of cli, none is measured at several sizes." in bench("cli", "--picture", "a.svg").err
+    assert "No picture: none of cli is measured at several sizes." in bench("cli", "--picture", "a.svg").err
 
 
 def test_a_bound_that_is_exceeded_fails_only_a_strict_run(bench):

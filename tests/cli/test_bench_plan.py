@@ -75,7 +75,7 @@ def test_the_constants_that_come_with_the_package_say_where_they_were_measured(g
         ("", "a plan needs to know how long a model call takes"),
         ("--latency soon", "--latency: 'soon' is neither a number nor a time"),
         ("--latency 2s --turns 0", "a rollout has at least one model call"),
-        ("--latency 2s --endpoint-tps 100", "nothing says how many tokens a call writes"),
+        ("--latency 2s --endpoint-tps 100", "nothing says how many tokens a call generates"),
         ("--latency 2s --workers 8 --cores 2", "--workers 8 on a node of 2 cores"),
         ("--latency 2s --nodes 2000", "a plan is for 1 to 1,000 nodes"),
         ("--latency 2s --verify-like chess", "the constants do not say how fast 'chess' verifies"),

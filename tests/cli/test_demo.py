@@ -130,4 +130,4 @@ def test_the_next_commands_name_the_file_of_this_run():
 
 def test_the_readme_says_how_much_the_demo_plays():
     tasks = len((PARENT_DIR / "resources_servers/first_steps/data/demo.jsonl").read_text().splitlines())
-    assert f"{4 * tasks} rollouts of {tasks} tasks" in (PARENT_DIR / "README.md").read_text()
+    assert f"{4 * tasks} rollouts over {tasks} tasks" in (PARENT_DIR / "README.md").read_text()

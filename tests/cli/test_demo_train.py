@@ -67,8 +67,8 @@ def test_a_step_shows_its_reward_and_what_is_left():
 
 
 def test_learnt_is_what_cannot_be_chance():
-    assert demo_train.has_learnt(RISE)
-    assert not demo_train.has_learnt(CHANCE)
+    assert demo_train.has_learned(RISE)
+    assert not demo_train.has_learned(CHANCE)
     assert demo_train.describe_difference(RISE).startswith("paired difference +0.750, 95 % interval +0.")
 
 

@@ -278,7 +278,7 @@ def test_the_environments_of_a_system_are_listed(adapter, gym):
         (["--from", "reasoning-gym"], "Did you mean 'reasoning_gym'?"),
         (["--from"], "flag '--from' needs a value, one of atropos, "),
         (["--from", "gem", "game:Word-v0"], "gem offers no environment 'game:Word-v0'. Did you mean 'game:Words-v0'?"),
-        (["--from", "gem", "--domain", "math"], "domain: environments of other systems are not known by that"),
+        (["--from", "gem", "--domain", "math"], "domain: not available for environments of other systems"),
     ],
 )
 def test_a_system_or_an_environment_that_is_not_there_is_named(adapter, gym, words, told):

@@ -176,7 +176,7 @@ def test_an_output_below_a_file(gym, tmp_path):
     expect(gym("eval", "run", *REPLAYED, "--output", below), 1, str(tmp_path / "file"), "hint: ")
     rollouts = str(PARENT_DIR / "resources_servers/example_multi_step/data/example_rollouts.jsonl")
     said = gym("eval", "aggregate", "--input-glob", rollouts, "--output", below)
-    expect(said, 1, str(tmp_path / "file"), "hint: a file stands where a folder is needed")
+    expect(said, 1, str(tmp_path / "file"), "hint: there is a file where a folder is needed")
 
 
 def test_a_server_folder_without_its_code(gym, tmp_path):

@@ -66,7 +66,7 @@ def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, ca
     found = config(taken)
     reserve_head_port(found)
     assert found.head_server.port != taken
-    assert f"port {taken} is taken by another run; this one's head server uses {found.head_server.port}" in (
+    assert f"port {taken} is taken by another run; this head server uses {found.head_server.port}" in (
         capsys.readouterr().err
     )
 

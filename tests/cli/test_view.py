@@ -53,8 +53,8 @@ def test_it_listens_for_every_address_if_asked_to(gym, run, served):
     said = gym("view", "run.jsonl", "--host", "0.0.0.0", "--port", "0")
     assert (said.code, served[0][1][0]) == (0, "0.0.0.0")
     assert f"at http://{reachable_host('0.0.0.0')}:" in said.out
-    assert "Everyone who can reach this machine can read these files" in said.err
-    assert "hint: `--token` lets in only those who have the printed address" in said.err
+    assert "Anyone who can reach this machine can read these files" in said.err
+    assert "hint: `--token` admits only those who have the printed URL" in said.err
 
 
 def test_with_a_token_the_printed_address_is_the_key(gym, run, served):

@@ -39,6 +39,6 @@ def test_a_run_that_waits_for_its_model_counts_and_a_signal_ends_it(tmp_path, un
             if line.startswith(f"waiting for the model at {nobody.url}/v1: 0 s, connection refused"):
                 break
         process.send_signal(number)
-        assert "stopped before a rollout was played" in process.stderr.read()
+        assert "stopped before any rollout ran" in process.stderr.read()
     assert process.wait(timeout=60) == 130
     assert not list(tmp_path.glob("r*"))

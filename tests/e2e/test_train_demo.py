@@ -34,6 +34,6 @@ def test_the_guide_can_be_followed_and_the_model_learns(tmp_path, unused_tcp_por
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert done.stdout.count("256 scored of 256 requested, 0 failed") == 2
-    assert "it has learnt (paired difference +" in done.stdout
+    assert "it has learned (paired difference +" in done.stdout
     assert "trained 2 steps" in done.stdout
     assert (work / "results/train-demo/learning-curve.png").read_bytes().startswith(b"\x89PNG")

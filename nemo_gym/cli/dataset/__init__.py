@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym dataset`: the commands by their older names, as functions without arguments, and the choice of a storage.
+"""`gym dataset`: the commands under their older names, as functions without arguments, and the choice of storage.
 
-`upload` and `download` go to or come from Hugging Face unless another storage is named: `hf.py` and `gitlab.py`. The
-config classes here are what `+help=true` shows: the keys of both; each storage checks those that it needs.
+`upload` and `download` use Hugging Face (`hf.py`) unless GitLab (`gitlab.py`) is named. The config classes here are
+what `+help=true` shows: the keys of both; each storage checks those that it needs.
 """
 
 import functools
@@ -38,12 +38,12 @@ class DatasetUploadConfig(BaseNeMoGymCLIConfig):
     input_jsonl_fpath: str = Field(description="JSONL file to upload.")
     dataset_name: str | None = Field(
         default=None,
-        description="Name of the dataset; on Hugging Face behind prefix and domain, and by default the server's.",
+        description="Name of the dataset; on Hugging Face after prefix and domain, and by default the server's.",
     )
     version: str | None = Field(default=None, description="GitLab: version to create, `x.x.x`; required there.")
     hf_token: str | None = Field(default=None, description="Token; by default that of `hf auth login` or HF_TOKEN.")
     hf_organization: str | None = Field(default=None, description="Organization that owns the dataset; required.")
-    hf_collection_name: str | None = Field(default=None, description="Collection it is added to; required.")
+    hf_collection_name: str | None = Field(default=None, description="Collection to add it to; required.")
     hf_collection_slug: str | None = Field(default=None, description="Slug at the end of its URL; required.")
     resource_config_path: str | None = Field(
         default=None, description="Config of the resources server, read for its domain; required on Hugging Face."
@@ -54,11 +54,11 @@ class DatasetUploadConfig(BaseNeMoGymCLIConfig):
     )
     create_pr: bool = Field(default=False, description="Open a pull request instead of pushing.")
     revision: str | None = Field(default=None, description="Hugging Face: branch to push to.")
-    commit_message: str | None = Field(default=None, description="Message of the commit.")
-    commit_description: str | None = Field(default=None, description="Longer description of the commit.")
+    commit_message: str | None = Field(default=None, description="Commit message.")
+    commit_description: str | None = Field(default=None, description="Commit description.")
     delete_from_gitlab: bool = Field(default=False, description="Delete the dataset from GitLab afterwards.")
     yes: bool = Field(default=False, description="Delete without asking.")
-    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    dry_run: bool = Field(default=False, description="Show what would happen and change nothing.")
     mlflow_tracking_uri: str | None = Field(default=None, description="GitLab: URI of the registry.")
     mlflow_tracking_token: str | None = Field(default=None, description="GitLab: token.")
     json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
@@ -85,7 +85,7 @@ class DatasetDownloadConfig(BaseNeMoGymCLIConfig):
 
 
 def _run_in_storage(action: str, overrides: list[str]) -> int:
-    """Upload to or download from the storage that is meant."""
+    """Upload to or download from the chosen storage."""
     own, rest = split_off(overrides, _STORAGE)
     storage = str(own.get(_STORAGE, "hf"))
     require_choice(_STORAGE, storage, tuple(STORAGES))

@@ -21,13 +21,13 @@ _HEADINGS = ("metric", "values", "average", "min", "max", "std")
 
 
 class CollateConfig(TrainDataProcessorConfig):
-    """Check the datasets of a config, measure them and put them together."""
+    """Check, measure and merge the datasets of a config."""
 
     json_summary: bool = Field(default=False, alias="json", description="Print what was written as JSON.")
 
 
 def collate(overrides: list[str]) -> int:
-    """Check, measure and collate; 1 if a dataset is missing, a row is bad, or metrics are not what they were."""
+    """Check, measure and collate; return 1 if a dataset is missing, a row is bad, or metrics have changed."""
     whole = parse_config(overrides, CheckedParser, needs_model=False)
     config = read_settings(CollateConfig, whole)
     say = render.note if config.json_summary else render.data
@@ -64,11 +64,11 @@ def _describe_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]
 
 
 def _note_unfetched(source: Source, preferred: Registry) -> str:
-    """Say that the file is used as it is, although a registry may hold another one."""
+    """Note that the file is used as is, although a registry may hold another one."""
     dataset = source.dataset
     if not isinstance(dataset, DatasetConfig) or (registry := choose_registry(dataset, preferred)) is None:
         return ""
-    return f"; used as it is, not fetched from {describe_place(dataset, registry)}"
+    return f"; used as is, not downloaded from {describe_place(dataset, registry)}"
 
 
 def _progress(source: Source, rows: int) -> None:
@@ -136,11 +136,11 @@ class MaterializePromptsConfig(BaseNeMoGymCLIConfig):
 
     input_jsonl_fpath: str = Field(description="The raw rows, without `responses_create_params.input`.")
     prompt_config: str = Field(description="YAML prompt with a `user` and an optional `system` template.")
-    output_jsonl_fpath: str = Field(description="Where the rows with their prompts go.")
+    output_jsonl_fpath: str = Field(description="Where the rows with prompts go.")
 
 
 def fill_prompts(overrides: list[str]) -> int:
-    """Fill the prompt into every row; 1, and nothing written, if one of them does not fit."""
+    """Apply the prompt to every row; if one does not fit, return 1 and write nothing."""
     config = read_settings(MaterializePromptsConfig, parse_config(overrides))
     count = materialize_prompts(config.input_jsonl_fpath, config.prompt_config, config.output_jsonl_fpath)
     render.data(f"Materialized {count} rows to {config.output_jsonl_fpath}")

@@ -32,13 +32,13 @@ PREFIX = "[Nemo-Gym] - "
 
 
 class _RegistryConfig(BaseModel):
-    """Which registry; the same keys for each of the commands."""
+    """The registry: the same keys for every command."""
 
     mlflow_tracking_uri: str | None = Field(
-        default=None, description="The project: https://<gitlab>/api/v4/projects/<id>/ml/mlflow; belongs into env.yaml."
+        default=None, description="The project: https://<gitlab>/api/v4/projects/<id>/ml/mlflow; set it in env.yaml."
     )
     mlflow_tracking_token: str | None = Field(
-        default=None, description="A GitLab token with the scope `api`; belongs into env.yaml."
+        default=None, description="A GitLab token with the scope `api`; set it in env.yaml."
     )
 
     json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
@@ -49,15 +49,15 @@ class _RegistryConfig(BaseModel):
 
 
 class UploadToGitlabConfig(_RegistryConfig, UploadJsonlDatasetGitlabConfig):
-    """Put a JSONL file into a GitLab model registry."""
+    """Upload a JSONL file to a GitLab model registry."""
 
-    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    dry_run: bool = Field(default=False, description="Show what would happen and change nothing.")
 
 
 class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig):
-    """Get a JSONL file out of a GitLab model registry."""
+    """Download a JSONL file from a GitLab model registry."""
 
-    output_dirpath: str | None = Field(default=None, description="Folder to write to, in the place of `output_fpath`.")
+    output_dirpath: str | None = Field(default=None, description="Folder to write to, instead of `output_fpath`.")
 
     @model_validator(mode="before")
     @classmethod
@@ -69,13 +69,13 @@ class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig
 
 
 class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
-    """Remove a dataset from a GitLab model registry, after a question."""
+    """Delete a dataset from a GitLab model registry, after confirmation."""
 
     yes: bool = Field(default=False, description="Delete without asking.")
 
 
 def upload(overrides: list[str]) -> int:
-    """Upload a file and read it back; 1, and nothing changed, if that does not work or it is there already."""
+    """Upload a file and read it back; if that fails or the file exists, return 1 and change nothing."""
     config = read_settings(UploadToGitlabConfig, parse_config(overrides))
     with _progress_bar("uploading") as progress:
         done = upload_jsonl_dataset(config, config.registry, render.note, progress=progress, dry_run=config.dry_run)
@@ -95,7 +95,7 @@ def upload(overrides: list[str]) -> int:
 
 
 def download(overrides: list[str]) -> int:
-    """Download a file; 1, and nothing written, if that does not work."""
+    """Download a file; if that fails, return 1 and write nothing."""
     config = read_settings(DownloadFromGitlabConfig, parse_config(overrides))
     with _progress_bar("downloading") as progress:
         path = download_jsonl_dataset(config, config.registry, progress=progress)
@@ -107,7 +107,7 @@ def download(overrides: list[str]) -> int:
 
 
 def rm(overrides: list[str]) -> int:
-    """Delete a dataset once the user agrees; 0 as well if not."""
+    """Delete a dataset once the user confirms; return 0 either way."""
     config = read_settings(DeleteFromGitlabConfig, parse_config(overrides))
     is_deleted = delete_jsonl_dataset(config, make_confirmation(yes=config.yes), config.registry)
     if config.json_summary:
@@ -118,7 +118,7 @@ def rm(overrides: list[str]) -> int:
 
 
 def make_confirmation(*, yes: bool) -> Confirm:
-    """Return what asks the user on the terminal, or knows the answer already; UsageError if there is nobody to ask."""
+    """Return a function that asks the user on the terminal, or says yes; raise UsageError without a terminal."""
     if yes:
         return lambda question: True
     if not sys.stdin.isatty():
@@ -137,8 +137,8 @@ def make_confirmation(*, yes: bool) -> Confirm:
 
 @contextmanager
 def _progress_bar(doing: str) -> Iterator[Progress]:
-    """Show how far a transfer is on a terminal; show nothing elsewhere."""
-    if not render.is_colourful(sys.stderr):
+    """Show the progress of a transfer on a terminal, and nothing elsewhere."""
+    if not render.shows_colors(sys.stderr):
         yield lambda done, total: None
         return
     from rich import progress

@@ -35,10 +35,10 @@ from nemo_gym.hf_utils import (
 
 
 class _Handling(BaseNeMoGymCLIConfig):
-    """How a transfer is carried out, beside what is transferred."""
+    """How to transfer, besides what to transfer."""
 
     yes: bool = Field(default=False, description="Delete without asking.")
-    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    dry_run: bool = Field(default=False, description="Show what would happen and change nothing.")
     json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
     revision: str | None = Field(default=None, description="Branch, tag or commit.")
 
@@ -48,7 +48,7 @@ class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig, _Handling):
 
 
 def upload(overrides: list[str]) -> int:
-    """Upload a file; 1, and nothing changed, if a training row lacks a required field or the Hub refuses."""
+    """Upload a file; if a training row lacks a required field or the Hub refuses, return 1 and change nothing."""
     values = _read_values(overrides)
     config = validate_settings(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _add_login(values))
     return _transfer(config, values, then_delete=config.delete_from_gitlab)
@@ -62,7 +62,7 @@ def migrate(overrides: list[str]) -> int:
 
 
 def download(overrides: list[str]) -> int:
-    """Download a raw file, a split or all splits; what is written is whole."""
+    """Download a raw file, a split or all splits; never write a partial file."""
     values = _read_values(overrides)
     config = validate_settings(DownloadJsonlDatasetHuggingFaceConfig, values)
     handling = validate_settings(_Handling, values)
@@ -79,7 +79,7 @@ def _transfer(config: BaseUploadJsonlDatasetHuggingFaceConfig, values: dict[str,
     handling, wanted, name = validate_settings(_Handling, values), plan_upload(config), plain_name(config)
     registry = registry_settings(values) if then_delete else None
     if registry is not None:
-        # It must exist in GitLab, under this very name, before anything is uploaded.
+        # It must exist in GitLab, under exactly this name, before anything is uploaded.
         gitlab.delete(name, registry, lambda _: False)
     if handling.dry_run:
         _show_plan(wanted, look_before_upload(config), name if then_delete else None, as_json=handling.json_summary)
@@ -115,10 +115,10 @@ def _show(done: Uploaded, wanted: Upload) -> None:
 def _show_plan(wanted: Upload, there: Destination, deleted: str | None, *, as_json: bool) -> None:
     found = "which is new"
     if there.file is not None:
-        other = f"in the place of another of {there.file.size:,} bytes"
-        found = "which is there already" if there.is_same else other
+        other = f"replacing one of {there.file.size:,} bytes"
+        found = "which is already there" if there.is_same else other
     plan = {
-        "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be made, private'}",
+        "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be created, private'}",
         "file": f"{wanted.path} as {wanted.path_in_repo}, {found}",
         "branch": f"a pull request against {there.branch}" if wanted.create_pr else there.branch,
         "collection": f"{wanted.collection}, {'which has it' if there.in_collection else 'to be added to'}",

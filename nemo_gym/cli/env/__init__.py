@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env`: start the servers of a config, build their environments."""
+"""`gym env`: start the servers of a config, and build their virtual environments."""
 
 import os
 from functools import partial
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def start(overrides: list[str]) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     own, overrides = split_off(overrides, "serve_as")
     offer = None
     if own.get("serve_as") is not None:
@@ -48,7 +48,7 @@ def start(overrides: list[str]) -> int:
         render.error(str(error))
         code = 1
     if helper.hangs:
-        # Python waits at its end for such threads, and that would be for ever.
+        # Python waits for such threads at exit, which would be forever.
         os._exit(code)
     return code
 
@@ -81,7 +81,7 @@ def _serve(helper: "RunHelper", offer: "Offer | None") -> int:
 
 
 def prefetch(overrides: list[str]) -> int:
-    """Build the environments of a config's servers, and install their programs, without starting them."""
+    """Build the virtual environments of a config's servers, and install their programs, without starting them."""
     own, rest = split_off(overrides, "json")
     set_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(rest)), CheckedParser)
     config = get_global_config_dict()
@@ -118,7 +118,7 @@ def _note_of(server: str, line: str) -> None:
     render.note(f"({server}) {line}")
 
 
-# What programs and scripts call: the commands of this group by their older names, without arguments.
+# For programs and scripts: the commands of this group under their older names, without arguments.
 run = entry_point("run")
 test = entry_point("test")
 test_all = entry_point("test_all")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env check`: start a resources server as a run would, and see whether it keeps to the contract.
+"""`gym env check`: start a resources server as a run would, and check that it keeps the contract.
 
 Without a name, all resources servers of the search roots are checked, one after the other.
 """
@@ -49,7 +49,7 @@ _KINDS: tuple[Kind, ...] = ("resources-server", "environment", "benchmark")
 
 
 class CheckConfig(BaseNeMoGymCLIConfig):
-    """Check a resources server against the contract: its rows, its verifier, its sessions, its manners."""
+    """Check a resources server against the contract: its rows, verifier, sessions and behavior."""
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
     component_name: str | None = Field(default=None, description="The server; without it all are checked.")
@@ -58,7 +58,7 @@ class CheckConfig(BaseNeMoGymCLIConfig):
 
 @dataclass(frozen=True)
 class Checked:
-    """A server and how it fared."""
+    """A server and the result of its checks."""
 
     name: str
     checks: Sequence[Check]
@@ -88,7 +88,7 @@ def check_env(overrides: list[str]) -> int:
         for one in checked:
             _show(one)
         if len(checked) > 1:
-            render.data(f"{sum(one.is_fine for one in checked)} of {len(checked)} servers keep to the contract")
+            render.data(f"{sum(one.is_fine for one in checked)} of {len(checked)} servers keep the contract")
     return 0 if all(one.is_fine for one in checked) else 1
 
 
@@ -111,7 +111,7 @@ def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
 
 
 def _check_logged(config: DictConfig, shipped: "Shipped", missing_model: str | None) -> Checked:
-    """Check one server; what it prints is of interest only where something is wrong."""
+    """Check one server; its output matters only if something is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         if not (config.get(NEMO_GYM_LOG_DIR_KEY_NAME) or config.get(VERBOSE_KEY_NAME)):
             config[NEMO_GYM_LOG_DIR_KEY_NAME] = folder
@@ -124,7 +124,7 @@ def _check_logged(config: DictConfig, shipped: "Shipped", missing_model: str | N
 
 
 async def _check_server(config: DictConfig, shipped: "Shipped", missing_model: str | None) -> Checked:
-    """Start one server and make all checks; a server that does not start fails the first of them."""
+    """Start one server and run all checks; a server that does not start fails the first one."""
     from nemo_gym._app.launch import serve_config  # loads the web server
 
     class FixedConfigParser(GlobalConfigDictParser):  # servers ask their process for the config
@@ -161,12 +161,12 @@ def _show(checked: Checked) -> None:
 
 _STAND_IN = "dummy_model"
 _NO_TOOL = "/no_tool_of_any_server"
-"""Where only a server that takes calls of any name has a route."""
+"""A route that only a server with tools of any name has."""
 _SOLUTIONS_TIMEOUT_S = 300.0
 
 
 async def _find_routes(server: Table, tools: Sequence[str]) -> dict[str, Any]:
-    """Ask the server for each route; look into its OpenAPI document where the answers leave a doubt."""
+    """Ask the server for each route; read its OpenAPI document where the answers leave doubt."""
     takes_any_tool = await server.takes_posts(_NO_TOOL)
     has_steps = await server.takes_posts("/reset") and await server.takes_posts("/step")
     there = frozenset([tool for tool in tools if await server.takes_posts(f"/{tool}")])
@@ -182,7 +182,7 @@ async def _find_routes(server: Table, tools: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shipped:
-    """A resources server of a config, and what comes with it."""
+    """A resources server of a config, and what ships with it."""
 
     name: str
     folder: Path
@@ -228,7 +228,7 @@ class Shipped:
     async def _ask_for_solutions(
         self, config: DictConfig, rows: Sequence[Mapping[str, Any]]
     ) -> list[list[Turn]] | None:
-        """Return what the server's own generator says that a model should do; None if it says nothing."""
+        """Return the solutions that the server's own generator gives; None if it gives none."""
         if not rows or not (self.folder / "generate_data.py").is_file():
             return None
         plan = plan_venv(self.folder, venv_settings(config))
@@ -274,7 +274,7 @@ def find_stand_in(config: DictConfig) -> str | None:
 
 
 def reduce_config(config: DictConfig, shipped: Shipped) -> DictConfig:
-    """Reduce `config` to what the server needs: itself and the models it asks, each with a port of its own."""
+    """Reduce `config` to what the server needs: itself and the models it calls, each on its own port."""
     prepared = config.copy()
     wanted = {shipped.name, *find_models(shipped.block)}
     taken = list[int]()
@@ -292,7 +292,7 @@ def reduce_config(config: DictConfig, shipped: Shipped) -> DictConfig:
 
 
 def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
-    """Return the example dataset of an agent that plays in `server`."""
+    """Return the example dataset of an agent that uses `server`."""
     for block in plain.values():
         agents = block.get("responses_api_agents") if isinstance(block, Mapping) else None
         for agent in (agents or {}).values():
@@ -304,7 +304,7 @@ def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
 
 
 def _read_reward(config_paths: Sequence[str] | None) -> Reward:
-    """Return what rewards there are, by the manifest beside a config file, else from 0 to 1."""
+    """Return the reward range from the manifest next to a config file, else 0 to 1."""
     for path in config_paths or ():
         manifest, _ = read_manifest(_resolve_under_cwd_or_install(path).with_name("manifest.yaml"))
         if manifest is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env validate` and `gym env resolve`: what is wrong with a config, what it comes to, and who says what in it.
+"""`gym env validate` and `gym env resolve`: report problems of a config, its merged form, and where values come from.
 
-Neither starts a server or looks for a port, so both are done in a moment.
+Neither starts a server or looks for a port, so both are fast.
 """
 
 import re
@@ -48,21 +48,21 @@ class ValidateConfig(BaseNeMoGymCLIConfig):
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
     component_name: str | None = Field(default=None, description="An environment, benchmark or resources server.")
-    catalog_kind: Kind | None = Field(default=None, description="What the name is the name of.")
+    catalog_kind: Kind | None = Field(default=None, description="What kind of component the name refers to.")
     manifest: str | None = Field(default=None, description="A manifest.yaml to check as well.")
     as_json: bool = Field(default=False, alias="json", description="Print what was found as JSON.")
 
 
 class ResolveConfig(BaseNeMoGymCLIConfig):
-    """Print the config that all sources come to, secrets hidden."""
+    """Print the merged config, secrets hidden."""
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
-    explain: str | None = Field(default=None, description="A key: show who gives it a value, and who wins.")
+    explain: str | None = Field(default=None, description="A key: show which sources set it, and which one wins.")
     as_json: bool = Field(default=False, alias="json", description="Print JSON.")
 
 
 def validate(overrides: list[str]) -> int:
-    """Report everything that is wrong; a stand-in fills the place of a missing model."""
+    """Report everything that is wrong; a stand-in replaces a missing model."""
     own, rest = split_off(overrides, *_OWN_KEYS)
     settings = validate_settings(ValidateConfig, own)
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
@@ -128,7 +128,7 @@ def put_config_first(overrides: list[str], config: str) -> list[str]:
 
 
 def _lint(resolved: Resolved) -> Problems:
-    """Report what is wrong beyond the shape of a config: missing code, keys that nobody reads, no server."""
+    """Report what is wrong beyond the shape of a config: missing code, keys that nothing reads, no server."""
     roots = component_search_roots()
     servers, provenance = resolved.servers, resolved.provenance
     problems = check_implementations(servers, provenance, roots)
@@ -145,7 +145,7 @@ def _lint(resolved: Resolved) -> Problems:
 
 
 def _note_hidden_servers(resolved: Resolved) -> list[str]:
-    """Say which servers of the config are in several roots, so that only the folder in the first one runs."""
+    """Name the servers of the config that are in several roots, of which only the first one runs."""
     used: dict[str, list[str]] = {}
     for instance in resolved.servers.instances:
         names = used.setdefault(instance.SERVER_TYPE, [])
@@ -178,7 +178,7 @@ def find_named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
 
 
 def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> int:
-    """Show who gives a key its value, also in a config that has mistakes, since that is when one asks."""
+    """Show which sources set a key, even in a broken config, since that is when people ask."""
     problems, resolved = examine(GlobalConfigDictParser().sources(source))
     if resolved is None:
         problems.raise_if_any()
@@ -198,7 +198,7 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
 
 
 def _find_leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
-    """Find the values at or below `path`, each by itself, since each can come from somewhere else."""
+    """Find the values at or below `path`, one by one, since each can come from a different source."""
     try:
         value = get_value(plain, path)
     except KeyError:
@@ -220,7 +220,7 @@ def _explain_leaf(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, An
 
 
 def _find_references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
-    """Return the keys that a value is taken from, and who gives them theirs."""
+    """Return the keys that a value refers to, and which source sets them."""
     keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written) if isinstance(written, str) else []
     return [{"key": key, "source": resolved.provenance.of(key)} for key in keys]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env init`: a new resources server, environment or benchmark that works from the first moment.
+"""`gym env init`: create a resources server, environment or benchmark that works right away.
 
-Files go into the current folder. Nothing that is there is ever overwritten.
+Files go into the current folder. Existing files are never overwritten.
 """
 
 from pathlib import Path
@@ -37,24 +37,24 @@ _EXAMPLE_ROWS = 5
 
 
 class InitConfig(BaseNeMoGymCLIConfig):
-    """Make a new resources server to fill in, or an environment or benchmark with a worked example in it."""
+    """Create a resources server to fill in, or an environment or benchmark with a worked example."""
 
     entrypoint: str | None = Field(default=None, description="A resources server: `resources_servers/<name>`.")
     environment: str | None = Field(default=None, description="An environment of this name.")
     benchmark: str | None = Field(default=None, description="A benchmark of this name.")
-    profile: Profile = Field(default="custom-gym-verifier", description="What of it runs in NeMo Gym.")
+    profile: Profile = Field(default="custom-gym-verifier", description="Which part of it runs in NeMo Gym.")
     reuse_verifier: str | None = Field(default=None, description="Score with this resources server, not a new one.")
     reward_range: tuple[float, float] = Field(default=(0.0, 1.0), description="Lowest and highest reward.")
     higher_is_better: bool = Field(default=True, description="Whether more reward is better.")
 
 
 def init(overrides: list[str]) -> int:
-    """Write a scaffold; 0 also if it is there already, since then nothing is left to do."""
+    """Write a scaffold; return 0 even if it already exists, since there is nothing left to do."""
     config = validate_settings(InitConfig, parse_overrides(overrides).values)
     asked = [name for name in ("entrypoint", "environment", "benchmark") if getattr(config, name) is not None]
     if len(asked) != 1:
         raise UsageError(
-            "say what to make: one of --resources-server NAME, --environment NAME and --benchmark NAME"
+            "say what to create: one of --resources-server NAME, --environment NAME and --benchmark NAME"
             f"{'; given: ' + ', '.join(asked) if asked else ''}"
         )
     try:
@@ -82,13 +82,13 @@ def _init_server(config: InitConfig, name: str) -> int:
         raise UsageError(f"{', '.join(sorted(given))}: for --environment and --benchmark only")
     folder = Path(_SERVERS) / name
     if folder.is_dir() and any(folder.iterdir()):
-        render.note(f"{folder} is there already; nothing was written.\nhint: choose another name, or move it away")
+        render.note(f"{folder} already exists; nothing was written.\nhint: choose another name, or move it away")
         return 0
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file, so that no server can be made there")
+        raise ConfigError(f"{folder} is a file, so no server can be created there")
     for root in component_search_roots():
         if root.resolve() != Path.cwd().resolve() and (other := root / folder).is_dir():
-            render.note(f"note: there is another server of this name, {other}; which one counts depends on the order")
+            render.note(f"note: another server has this name: {other}; the order of the roots decides")
     written = write_missing(Path(), plan_resources_server(name))
     render.data(f"{folder}: {len(written)} files to start from; its tools and its verifier are in app.py")
     for path in written:
@@ -108,7 +108,7 @@ def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
     asked = Collection(kind, name, config.profile, reward)
     written = write_missing(Path(), plan_collection(asked, verifier))
     if not written:
-        render.note(f"{asked.folder} is there already, and complete; nothing was written.")
+        render.note(f"{asked.folder} already exists and is complete; nothing was written.")
         return 0
     render.data(f"{asked.folder}: {len(written)} files, scored by {verifier.name}")
     for path in written:
@@ -133,7 +133,7 @@ def _find_verifier(name: str) -> Verifier:
     instances = {kind: str(key) for key, block in blocks.items() for kind in list_server_types(block)}
     agent = instances.get("responses_api_agents")
     if _SERVERS not in instances or agent is None:
-        raise ConfigError(f"{relative} defines no resources server with an agent, so that it cannot be reused")
+        raise ConfigError(f"{relative} defines no resources server with an agent, so it cannot be reused")
     server = next(iter(blocks[instances[_SERVERS]][_SERVERS].values()))
     example = find_first(f"{_SERVERS}/{name}/data/example.jsonl", roots)
     return Verifier(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym env start --as`: resources servers for clients that speak OpenEnv or MCP.
 
-Only the resources servers of the config are started, and the models that they ask themselves: whoever calls them brings
-agent and model along.
+Only the resources servers of the config are started, and the models that they call: clients bring their own agent and
+model.
 """
 
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ class Offer:
             raise UsageError(f"{', '.join(config.config_paths)}: there is no resources server to serve as {protocol}")
         self.overrides = [*overrides, *self._drop_others(config), *self._turn_on_mcp(config)]
         self.urls: dict[str, str] = {}
-        """Where each server is, by its name; known once they are ready."""
+        """The URL of each server by name, known once they are ready."""
 
     def _drop_others(self, config: DictConfig) -> list[str]:
         asked = {server.name for server in self._servers}.union(
@@ -60,7 +60,7 @@ class Offer:
         return [f"++{name}.resources_servers.{impl}.expose_tools_over_mcp=true" for name, impl in impls.items()]
 
     def open_helper(self) -> RunHelper:
-        """Return what starts the servers."""
+        """Return the helper that starts the servers."""
         return RunHelper(self._serve_openenv if self.protocol == "openenv" else self._find_mcp)
 
     @asynccontextmanager

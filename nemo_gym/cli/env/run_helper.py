@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers under the control of a program: started, watched and stopped from any thread, beside whatever it runs.
+"""Start, watch and stop servers from any thread of a program.
 
 A training framework drives it like this:
 
@@ -46,7 +46,7 @@ _STOP_TIMEOUT_S, _THREAD_TIMEOUT_S = 20.0, 2.0
 
 
 class RunHelper:
-    """Starts the servers of a config in a thread of its own."""
+    """Runs the servers of a config in a separate thread."""
 
     def __init__(self, beside: Beside | None = None) -> None:
         """`beside` is entered once the servers are ready, on their event loop, and left before they stop."""
@@ -54,7 +54,7 @@ class RunHelper:
         self._beside = beside
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
-        """Parse the config unless this process has one, start its servers, return when all are ready."""
+        """Parse the config unless this process has one, start its servers, and return when all are ready."""
         if self._run is not None and not self._run.ended.is_set():
             raise RuntimeError(
                 "these servers are already running.\nhint: call `shutdown` first, or use another RunHelper"
@@ -70,7 +70,7 @@ class RunHelper:
             self._run = _ServingThread(config, self._beside)
             self._run.begin()
             self.wait_for_spinup()
-        except BaseException:  # also Ctrl-C: nothing may be left behind by a start that did not succeed
+        except BaseException:  # also Ctrl-C: a failed start must leave nothing behind
             self.shutdown()
             raise
 
@@ -112,7 +112,7 @@ class RunHelper:
             render.note(f"[{number}] {server.process_name} ({server.server_type}/{server.name}) {url}")
 
     def run_forever(self) -> None:
-        """Wait until a signal comes or a server dies, then stop everything; a death is raised."""
+        """Wait until a signal arrives or a server dies, then stop everything; raise if a server died."""
         try:
             with interrupt_on_signals(), contextlib.suppress(KeyboardInterrupt):
                 if self._run is not None:
@@ -128,7 +128,7 @@ class RunHelper:
 
     @property
     def hangs(self) -> bool:
-        """Whether something that a server does in this process has outlived `shutdown`, such as a thread."""
+        """Whether something that a server started in this process, such as a thread, has outlived `shutdown`."""
         return self._run is not None and self._run.thread.is_alive()
 
 
@@ -139,7 +139,7 @@ class _ServingThread:
         import uvloop
 
         self._config, self._beside = config, beside or contextlib.nullcontext
-        # Made before the thread, so that it can be told to stop from the first moment on.
+        # Created before the thread, so that it can be told to stop from the start.
         self._loop, self._stop = uvloop.new_event_loop(), asyncio.Event()
         self.thread = threading.Thread(target=self._work, name="nemo-gym-servers", daemon=True)
         self.ready, self.ended = threading.Event(), threading.Event()
@@ -149,16 +149,16 @@ class _ServingThread:
         self.servers = list[ServerInstanceDisplayConfig]()
 
     def begin(self) -> None:
-        """Start the servers; at the latest they are stopped when the program ends."""
+        """Start the servers; they stop when the program ends, at the latest."""
         atexit.register(self.end)
         self.thread.start()
 
     def end(self) -> None:
-        """Stop the servers and wait until they are gone; a second time, there is nothing to do."""
+        """Stop the servers and wait until they are gone; a second call does nothing."""
         atexit.unregister(self.end)
         if not self.thread.is_alive():
             return
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop has already ended
             self._loop.call_soon_threadsafe(self._stop.set)
         if not self.ended.wait(timeout=_STOP_TIMEOUT_S):
             render.note(f"a server blocks the event loop of this process and does not stop.\n{_OWN_PROCESS}")
@@ -180,7 +180,7 @@ class _ServingThread:
             serving.cancel()  # told to stop while still starting
         stopped.cancel()
         outcome, _ = await asyncio.gather(serving, stopped, return_exceptions=True)
-        # Said here and not at the end of the thread, which has to wait for threads of servers, and they may hang.
+        # Reported here, not at the end of the thread, which has to wait for server threads that may hang.
         is_cancelled = isinstance(outcome, asyncio.CancelledError)
         self._tell_end(GymError("the servers were stopped before they were ready") if is_cancelled else outcome)
 
@@ -191,7 +191,7 @@ class _ServingThread:
             try:
                 await served.running.run_unless_dead(self._stop.wait())
             except ServerDied as death:
-                # What the others do is not lost: whoever started them decides when they stop.
+                # The other servers keep working: whoever started them decides when they stop.
                 self.failure = death
                 self.over.set()
                 await self._stop.wait()
@@ -212,7 +212,7 @@ class DryRunFailed(GymError, RuntimeError):
 
 
 def show_plan(config: DictConfig) -> None:
-    """Print where each server would run, build the environments, and have each server made as far as before serving.
+    """Print where each server would run, build the environments, and build each server up to the point of serving.
 
     Inside a running event loop, as in a Ray actor, this blocks the loop until it is done.
     """
@@ -265,7 +265,7 @@ async def _rehearse(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str
 
 
 async def _check(spec: ChildSpec, timeout_s: float) -> str | None:
-    """Return what goes wrong with a server, which sees `dry_run` in its config and ends once it is built."""
+    """Return what goes wrong with a server, which sees `dry_run` in its config and exits once it is built."""
     try:
         child = await ServerProcess.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
     except GymError as error:

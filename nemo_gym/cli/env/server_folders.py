@@ -22,7 +22,7 @@ from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 @dataclass(frozen=True)
 class ServerFolder:
-    """The folder of a server, in the root that comes first of those that have it."""
+    """The folder of a server, in the first root that has it."""
 
     root: Path
     kind: str
@@ -38,12 +38,12 @@ class ServerFolder:
 
     @property
     def has_data(self) -> bool:
-        """Resources servers ship example data, unless they are a library that others build on."""
+        """Whether it ships example data: resources servers do, unless they are a library for others."""
         return self.kind == "resources_servers" and (self.folder / "app.py").is_file()
 
 
 def list_server_folders() -> list[ServerFolder]:
-    """Return every server of every root; of two with one name, the one that is found first."""
+    """Return every server of every root; of two with the same name, the first one found."""
     found: dict[str, ServerFolder] = {}
     for root in component_search_roots():
         for kind in SERVER_TYPES:
@@ -80,7 +80,7 @@ def choose_server_folder(asked: str) -> ServerFolder:
 
 
 class PipListConfig(BaseNeMoGymCLIConfig):
-    """List the packages that are installed in a server's environment."""
+    """List the packages installed in a server's virtual environment."""
 
     entrypoint: str = Field(description="The relative entrypoint path to the server directory.")
     format: Literal["columns", "freeze", "json"] | None = Field(
@@ -90,7 +90,7 @@ class PipListConfig(BaseNeMoGymCLIConfig):
 
 
 def packages(overrides: list[str]) -> int:
-    """Print the packages; the exit code is that of `uv pip list`."""
+    """Print the packages; return the exit code of `uv pip list`."""
     config = parse_config(overrides)
     settings = read_settings(PipListConfig, config)
     server = choose_server_folder(settings.entrypoint)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env status`: what the head server knows, and whether each server answers."""
+"""`gym env status`: show the servers that the head server lists, and whether each one answers."""
 
 import time
 import urllib.error
@@ -22,7 +22,7 @@ _INSTANCES = TypeAdapter(list[ServerInstanceDisplayConfig])
 
 
 class StatusCommand:
-    """What runs and how it is, for programs: `StatusCommand().discover_servers()`."""
+    """The status of running servers, for programs: `StatusCommand().discover_servers()`."""
 
     def discover_servers(self) -> list[ServerInstanceDisplayConfig]:
         """Return every server that the head server lists, each with its health; none if no head server answers."""
@@ -43,7 +43,7 @@ class StatusCommand:
         return status_of(server.url or "", _SERVER_TIMEOUT_S)
 
     def display_status(self, servers: Sequence[ServerInstanceDisplayConfig]) -> None:
-        """Print `servers` for people."""
+        """Print `servers` as text."""
         if not servers:
             where = ServerClient.load_head_server_config()
             render.note(f"No head server answers at {where.host}:{where.port}.")
@@ -55,7 +55,7 @@ class StatusCommand:
 
 
 def show_status(overrides: list[str]) -> int:
-    """Show the servers that run; 1 if one is unhealthy."""
+    """Show running servers; return 1 if one is unhealthy."""
     own, rest = split_off(overrides, "json")
     get_global_config_dict(GlobalConfigDictParserConfig(offline=True, overrides=rest))
     command = StatusCommand()

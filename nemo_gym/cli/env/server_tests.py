@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env test`: the test suite of one server, or those of all, each with the interpreter that its server runs with.
+"""`gym env test`: run the tests of one server or of all, each with the interpreter of its server.
 
-A single suite prints as it goes and gives pytest's exit code. Of many, several run at a time, and each is shown when
+A single suite prints as it runs and returns pytest's exit code. Several suites run in parallel, and each is shown when
 it is its turn.
 """
 
@@ -37,16 +37,16 @@ _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 class TestAllConfig(BaseNeMoGymCLIConfig):
     """Run the test suites of all servers."""
 
-    __test__ = False  # its name makes pytest believe otherwise
+    __test__ = False  # or pytest would collect it because of its name
 
     fail_on_total_and_test_mismatch: bool = Field(
         default=False, description="Fail if the number of servers does not match the number with tests."
     )
-    num_shards: PositiveInt = Field(default=1, description="Divide the servers among so many machines.")
-    shard_index: int = Field(default=0, ge=0, description="Which part of the servers to test here, counted from 0.")
-    test_concurrency: PositiveInt | None = Field(default=None, description="Suites at once; by default one a core.")
-    test_timeout_seconds: PositiveFloat = Field(default=3600.0, description="Deadline of one suite.")
-    delete_venvs_after_each_test: bool = Field(default=False, description="Accepted; environments are shared and kept.")
+    num_shards: PositiveInt = Field(default=1, description="How many machines share the servers.")
+    shard_index: int = Field(default=0, ge=0, description="Which share of the servers to test here, from 0.")
+    test_concurrency: PositiveInt | None = Field(default=None, description="Suites at once; by default one per core.")
+    test_timeout_seconds: PositiveFloat = Field(default=3600.0, description="Deadline per suite.")
+    delete_venvs_after_each_test: bool = Field(default=False, description="Ignored: environments are shared and kept.")
     as_json: bool = Field(default=False, alias="json", description="Print the results as JSON.")
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class TestConfig(TestAllConfig):
 
 @dataclass(frozen=True)
 class Tested:
-    """A server and how its tests and its data fared."""
+    """A server and the results of its tests and data checks."""
 
     server: ServerFolder
     result: SuiteResult
@@ -154,7 +154,7 @@ async def _test_all(config: DictConfig, settings: TestConfig) -> int:
 
 
 def _show_one(tested: Tested) -> None:
-    """Show the output of a suite that did not pass, and one line of every other."""
+    """Show the output of a suite that did not pass, and one line for any other."""
     verdict = tested.result.verdict
     if verdict == "passed":
         render.data(f"✓ {tested.server.entrypoint}: {tested.result.summary}")
@@ -220,7 +220,7 @@ def _find_data_problems(server: ServerFolder) -> list[str]:
 async def _plan_suites(
     config: DictConfig, settings: TestConfig, servers: Sequence[ServerFolder]
 ) -> list[Suite | SuiteResult]:
-    """Plan the suites and build the interpreters they need; where that fails, the suite ends there."""
+    """Plan the suites and build the interpreters they need; where that fails, return the failure."""
     venvs = venv_settings(config)
     plans = {server: _choose_interpreter(server.folder, venvs) for server in servers}
     ours = [plan for plan in plans.values() if isinstance(plan, VenvPlan)]
@@ -250,7 +250,7 @@ async def _plan_suites(
 
 
 def _choose_interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
-    """Choose the interpreter that the server runs with, if it can test too, else one that can; or say why not."""
+    """Choose the server's own interpreter if it can run tests, else one that can; or return why not."""
     if not any((folder / name).is_file() for name in _SERVER_FILES):
         return VenvPlan(folder, Path(sys.executable), "it asks for nothing")
     try:
@@ -280,12 +280,12 @@ def _plan_suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> S
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
-        # The suite works in its own folder, so that this one's current folder has to be named.
+        # The suite runs in its own folder, so our current folder has to be named.
         NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: os.pathsep.join(roots),
     }
     arguments = ["--color=yes"] if sys.stdout.isatty() else []
     if not _has_pytest_config(server.folder):
-        # What a suite that was written inside the project could rely on.
+        # Suites that were written inside the project rely on these.
         arguments += ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
     if folder := os.environ.get("GYM_CI_JUNIT_DIR"):
         report = Path(folder).absolute() / f"{server.entrypoint.replace('/', '__')}.xml"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval`: collect rollouts, and see what they came to.
+"""`gym eval`: collect rollouts, and inspect the results.
 
 run         `gym eval run`, from its settings to its exit code; start reading here
 settings    what a run is asked to do, and the file that its tasks come from
 reverify    `gym eval reverify`: score stored responses again
 files       `gym eval aggregate`, `profile` and `compare`, which need no server
 
-Here are the names by which programs and scripts call these commands, without arguments.
+The names here let programs and scripts call these commands without arguments.
 """
 
 from typing import TYPE_CHECKING

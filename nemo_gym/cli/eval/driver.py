@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collecting by somebody else's function: `rollout_collection_driver`, a `module:function` of the user's own.
+"""Collect with the user's own function: `rollout_collection_driver`, given as `module:function`.
 
 It is awaited with the settings of the run and the whole resolved config while the servers run, and it writes the
 rollouts file. Its rollouts are counted and aggregated like any others.
@@ -29,7 +29,7 @@ async def collect_by_driver(config: DictConfig, settings: EvalRunConfig, paths: 
     """Let the user's own function collect, account for what it wrote, and return the exit code."""
     named = settings.rollout_collection_driver or ""
     driver = load_driver(named)
-    # Without either, the driver has tasks of its own.
+    # Without either, the driver brings its own tasks.
     if settings.input_jsonl_fpath is not None or settings.split is not None:
         source = choose_input(settings, config, render.note)
         settings = settings.model_copy(update={"input_jsonl_fpath": source})
@@ -68,7 +68,7 @@ def load_driver(spec: str) -> Callable[..., Any]:
 
 
 def count_driven(paths: RunPaths, driver: str) -> Counts:
-    """Count what a driver has made of its run, by the files that it left."""
+    """Count the results of a driver's run from the files that it left."""
     if not paths.output.is_file():
         raise GymError(
             f"the driver {driver!r} has ended, but there is no {paths.output}.\n"

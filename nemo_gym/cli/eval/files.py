@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval aggregate`, `profile` and `compare`: what follows a run, from its files alone; no server is needed."""
+"""`gym eval aggregate`, `profile` and `compare`: work on the files of finished runs; no server is needed."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,23 +29,23 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 class AggregateConfig(BaseNeMoGymCLIConfig):
     """Merge sharded rollouts into one file with aggregate metrics."""
 
-    # The fields of `RolloutAggregationConfig`, whose module brings in all that a run needs.
-    input_glob: str = Field(description="Rollouts files: paths and wildcards, separated by commas.")
+    # The fields of `RolloutAggregationConfig`, whose module imports everything a run needs.
+    input_glob: str = Field(description="Rollouts files: comma-separated paths and wildcards.")
     output_jsonl_fpath: str = Field(description="Where the merged rollouts go.")
     merge_shards: bool = Field(default=True, description="Write the merged rollouts, not only their metrics.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
 
 class ProfileConfig(BaseNeMoGymCLIConfig):
-    """Statistics of the rewards of every task."""
+    """Compute reward statistics for every task."""
 
     rollouts_jsonl_fpath: str = Field(description="Path to the rollouts file.")
     materialized_inputs_jsonl_fpath: str | None = Field(
-        default=None, description="What was planned; by default the file beside the rollouts."
+        default=None, description="The planned rollouts; by default the file next to the rollouts."
     )
-    allow_partial_rollouts: bool = Field(default=False, description="Some planned rollouts may be missing.")
-    pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed.")
-    input_jsonl_fpath: str | None = Field(default=None, description="The task dataset, to be written with statistics.")
+    allow_partial_rollouts: bool = Field(default=False, description="Accept missing rollouts.")
+    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass.")
+    input_jsonl_fpath: str | None = Field(default=None, description="The task dataset to add statistics to.")
     output_jsonl_fpath: str | None = Field(default=None, description="Where the tasks with statistics go.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
@@ -53,8 +53,8 @@ class ProfileConfig(BaseNeMoGymCLIConfig):
 class CompareConfig(BaseNeMoGymCLIConfig):
     """Compare rollouts files task by task."""
 
-    rollouts_jsonl_fpaths: list[str] = Field(min_length=2, description="Rollouts files, the first one the baseline.")
-    pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed.")
+    rollouts_jsonl_fpaths: list[str] = Field(min_length=2, description="Rollouts files; the first is the baseline.")
+    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass.")
     json_summary: bool = Field(default=False, alias="json", description="Print the comparison as JSON.")
 
 
@@ -82,12 +82,12 @@ def aggregate(overrides: list[str]) -> int:
 
 @pause_collections()
 def profile(overrides: list[str]) -> int:
-    """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
+    """Profile rollouts by task, or add the statistics of their rollouts to the tasks of a dataset."""
     config = _read_settings(ProfileConfig, overrides)
     if not Path(config.rollouts_jsonl_fpath).is_file():
         raise RunFileError(
             f"there is no rollouts file {str(config.rollouts_jsonl_fpath)!r}.\n"
-            "hint: it is the output of `gym eval run`; the path counts from this folder"
+            "hint: it is the output of `gym eval run`; the path is relative to this folder"
         )
     if config.input_jsonl_fpath is not None and config.output_jsonl_fpath is not None:
         written = write_dataset_profile(
@@ -132,7 +132,7 @@ def _read_settings(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
 
 @pause_collections()
 def compare(overrides: list[str]) -> int:
-    """Compare rollouts files task by task, the first being the baseline."""
+    """Compare rollouts files task by task; the first is the baseline."""
     config = _read_settings(CompareConfig, overrides)
     compared = compare_runs(config.rollouts_jsonl_fpaths, pass_threshold=config.pass_threshold)
     if config.json_summary:

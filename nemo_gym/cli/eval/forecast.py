@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say before a run how long the model on this machine will take for it; models elsewhere are not asked."""
+"""Estimate before a run how long a model on this machine will take; remote models are not asked."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -22,7 +22,7 @@ _WORTH_SAYING_S = 60.0
 
 
 async def tell_duration(client: ServerClient, run: Run) -> None:
-    """Say how long the rollouts of `run` will take if a local model plays long ones."""
+    """Print how long the rollouts of `run` will take if a local model runs long ones."""
     model_of = _find_local_models(client.global_config_dict)
     if not model_of:
         return
@@ -35,13 +35,13 @@ async def tell_duration(client: ServerClient, run: Run) -> None:
         await raise_for_status(reply)
         forecast = await get_response_json(reply)
     except GymError:
-        return  # the run itself will say what is wrong
+        return  # the run itself will report what is wrong
     if said := describe(forecast, run.left, has_tools=any(one.get("tools") for one in samples)):
         render.note(said)
 
 
 def _may_take_long(samples: Sequence[Row], count: int) -> bool:
-    """Return whether it is worth a measurement, which takes a moment."""
+    """Return whether the run is worth a measurement, which takes a moment."""
     if not samples:
         return False
     characters = count * fmean(len(str(one.get("input"))) for one in samples)
@@ -49,7 +49,7 @@ def _may_take_long(samples: Sequence[Row], count: int) -> bool:
 
 
 def _find_local_models(config: DictConfig) -> dict[str, str]:
-    """Return the local model of each agent that plays with one."""
+    """Return the local model of each agent that uses one."""
     plain: dict[str, Any] = OmegaConf.to_container(config, resolve=False)  # type: ignore[assignment]
     blocks = {name: block for name, block in plain.items() if isinstance(block, dict)}
     local = {name for name, block in blocks.items() if LOCAL in (block.get("responses_api_models") or {})}
@@ -62,7 +62,7 @@ def _find_local_models(config: DictConfig) -> dict[str, str]:
 
 
 def describe(forecast: dict[str, Any], count: int, *, has_tools: bool) -> str | None:
-    """Return what there is to say of a run of `count` rollouts; nothing if it is short."""
+    """Return the estimate for a run of `count` rollouts; None if it is short."""
     prompt = fmean(one["prompt_tokens"] for one in forecast["work"])
     output = fmean(one["most_output_tokens"] for one in forecast["work"])
     read, written = forecast["read_tokens_per_s"], forecast["written_tokens_per_s"]
@@ -77,8 +77,8 @@ def describe(forecast: dict[str, Any], count: int, *, has_tools: bool) -> str | 
     return (
         f"{forecast['model']}{small} on this machine's CPU, reads {read:,.0f} and writes {written:,.0f} tokens/s now.\n"
         f"{rollouts} take {_format_duration(least_s)} for the prompts alone, and up to {_format_duration(most_s)} "
-        f"if its replies go on to their limit of {output:,.0f} tokens.\n"
-        "hint: play fewer tasks (--limit), allow shorter replies (--max-output-tokens) or name another model "
+        f"if its replies reach their limit of {output:,.0f} tokens.\n"
+        "hint: run fewer tasks (--limit), allow shorter replies (--max-output-tokens) or name another model "
         "(--model-type)"
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a run before its last rollout: signals, a server that blocks the event loop, and the death of a server."""
+"""End a run before its last rollout: on signals, when a server blocks the event loop, or when a server dies."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Longer than it takes to notice that a server process, or one of its workers, has died.
 _HOLD_FAILURES_S = 2.0
-# So long a server may block the event loop before it is named, and at the end of a run also before it is interrupted.
+# How long a server may block the event loop before it is named, and at the end of a run before it is interrupted.
 _BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
 _BLOCKED_HINT = (
     "hint: a handler must not wait or compute for long in the event loop: use `asyncio.to_thread`, or give the server "
@@ -30,11 +30,11 @@ _BLOCKED_HINT = (
 
 
 class RunInterrupts:
-    """Lets a run of this process be ended from outside, also while a server blocks its event loop.
+    """Lets signals end a run of this process, even while a server blocks its event loop.
 
-    The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands. SIGTERM and
-    SIGHUP, which nobody sends twice, begin with the second. Before the first rollout is played there is nothing to
-    lose, and the first signal of any kind ends it all.
+    The first Ctrl-C stops dispatching, the second cancels running rollouts, a third ends the process at once. SIGTERM
+    and SIGHUP, which nobody sends twice, act like the second. Before the first rollout starts there is nothing to lose,
+    so the first signal of any kind ends the run.
     """
 
     def __init__(self, control: RunControl, on: "Screen | None") -> None:
@@ -59,13 +59,13 @@ class RunInterrupts:
     def catch(self) -> Iterator["RunInterrupts"]:
         """Catch signals and watch the event loop while the context lasts."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        # What is ignored stays ignored: `nohup` means it.
+        # Ignored signals stay ignored: `nohup` means it.
         with self._watch.watching(tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)):
             yield self
 
     @contextmanager
     def guard_play(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Play rollouts meanwhile: a server that blocks the loop for `timeout_s` is interrupted."""
+        """Guard running rollouts: interrupt a server that blocks the loop for `timeout_s`."""
         self._is_playing, self._timeout_s = True, timeout_s or math.inf
         try:
             yield
@@ -77,7 +77,7 @@ class RunInterrupts:
             self._exit(INTERRUPTED)
         if not self._is_playing:
             self._is_ending = True
-            self._say("\nstopped before a rollout was played")
+            self._say("\nstopped before any rollout ran")
             self._loop.call_soon_threadsafe(self._task.cancel)
             return
         state = self._control.request_stop()
@@ -85,9 +85,9 @@ class RunInterrupts:
             state = self._control.request_stop()
         self._is_ending = state == "cancelling"
         self._say(
-            "\ncancelling what runs; the record is kept"
+            "\ncanceling running rollouts; the results so far are kept"
             if self._is_ending
-            else "\nstopping: rollouts that run may finish; Ctrl-C again cancels them"
+            else "\nstopping: running rollouts may finish; Ctrl-C again cancels them"
         )
 
     def _give_up(self, blockage: "Blockage") -> None:
@@ -110,9 +110,9 @@ class RunInterrupts:
 
 @contextmanager
 def abort_on_server_death(served: "Served | None", control: RunControl) -> Iterator[float]:
-    """Give the run up if a server process ends by itself meanwhile; yield how long to hold failures back for that.
+    """Abort the run if a server process dies meanwhile; yield how long to hold failures back for that.
 
-    `served` is None where somebody else runs the servers.
+    `served` is None if the servers were already running.
     """
 
     def abort(death: "ServerDied") -> None:

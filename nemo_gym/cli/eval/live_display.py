@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live display of a run: a bar and a few fields at the bottom of a terminal, laid out for its width.
 
-Whatever else is printed meanwhile, by us or by servers, is put above it, whole lines at a time. This module loads rich,
-so it is imported only when there is a terminal to draw on.
+Whatever else is printed meanwhile, by us or by servers, appears above it in whole lines. This module loads rich, so it
+is imported only when there is a terminal to draw on.
 """
 
 import re
@@ -26,7 +26,7 @@ _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 
 
 class Frame:
-    """The standing of a run as rich draws it."""
+    """The progress of a run as rich draws it."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -63,7 +63,7 @@ class Frame:
 
 
 class Display:
-    """A terminal on which a run can be shown. What is written to it while one is shown waits for the next refresh."""
+    """A terminal that can show a run. Text written to it meanwhile waits for the next refresh."""
 
     def __init__(self, stream: TextIO, every_s: float) -> None:
         self.every_s = every_s
@@ -118,7 +118,7 @@ class Display:
 
 
 def _merge_alike(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines that differ in numbers only once, so that a hundred servers in the same trouble stay readable."""
+    """Yield lines that differ only in numbers once, so that a hundred servers with the same problem stay readable."""
     counted, firsts = Counter[str](), dict[str, str]()
     for line in lines:
         gist = _VARYING.sub("#", line)
@@ -130,7 +130,7 @@ def _merge_alike(lines: Iterable[str]) -> Iterator[str]:
 
 
 class _DisplayStream:
-    """Stands in for a stream of the terminal: what is written to it goes through the display."""
+    """Replaces a stream of the terminal: what is written to it goes through the display."""
 
     def __init__(self, stream: TextIO, display: Display) -> None:
         self._stream, self._display = stream, display
@@ -149,7 +149,7 @@ class _DisplayStream:
 
 @contextmanager
 def open_terminal(every_s: float) -> Iterator[Display]:
-    """Make a display of the terminal behind stderr, through which both streams of this process go meanwhile."""
+    """Open a display on the terminal behind stderr; meanwhile, both streams of this process go through it."""
     before = sys.stdout, sys.stderr
     display = Display(sys.stderr, every_s)
     through = tuple(_DisplayStream(stream, display) if stream.isatty() else stream for stream in before)
@@ -158,6 +158,6 @@ def open_terminal(every_s: float) -> Iterator[Display]:
         yield display
     finally:
         display.release()
-        # Whoever has replaced them meanwhile keeps the replacement.
+        # If somebody replaced them meanwhile, the replacement stays.
         sys.stdout = before[0] if sys.stdout is through[0] else sys.stdout
         sys.stderr = before[1] if sys.stderr is through[1] else sys.stderr

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is doing: a live display on a terminal, a line now and then elsewhere, nothing if nobody wants to know.
+"""Show the progress of a run: a live display on a terminal, a line now and then elsewhere, nothing if quiet.
 
-What is shown is looked up a few times a second by a thread of its own, so that a rollout costs no more than being
-counted, and a display moves on while none ends. How the live display looks is in `live_display`.
+A separate thread refreshes it a few times a second, so a rollout only has to be counted, and the display keeps moving
+while no rollout ends. How the live display looks is in `live_display`.
 """
 
 import os
@@ -26,7 +26,7 @@ class Screen(Protocol):
     """Where a run is shown."""
 
     every_s: float
-    """How often it is looked at."""
+    """How often it is refreshed."""
 
     def begin(self, standing: Standing) -> None: ...
 
@@ -36,7 +36,7 @@ class Screen(Protocol):
         """Show what stays when the run is over."""
 
     def release(self) -> None:
-        """Give the terminal back: this process is about to end without another word."""
+        """Give the terminal back: this process is about to end without further output."""
 
 
 class Lines:
@@ -45,7 +45,7 @@ class Lines:
     every_s = _LINE_EVERY_S
 
     def begin(self, standing: Standing) -> None:
-        """Say nothing: nothing is known yet."""
+        """Print nothing: nothing is known yet."""
 
     def refresh(self, standing: Standing) -> None:
         render.note(standing.line())
@@ -59,7 +59,7 @@ class Lines:
 
 @contextmanager
 def open_screen(*, quiet: bool) -> Iterator[Screen | None]:
-    """Open what a run is shown on: the terminal, which all output goes through meanwhile, or lines; None if `quiet`."""
+    """Open the screen of a run: the terminal, which all output then goes through, or lines; None if `quiet`."""
     if quiet:
         yield None
     elif not (sys.stderr.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")):
@@ -75,7 +75,7 @@ def open_screen(*, quiet: bool) -> Iterator[Screen | None]:
 def show_progress(
     summary: RunSummary, limiter: Limiter, on: Screen | None, *, before: int = 0
 ) -> Iterator[Callable[[Outcome], None]]:
-    """Count outcomes into `summary` and show how it stands, and in the end what it came to."""
+    """Count outcomes into `summary`, and show progress and the final result."""
     standing = Standing(summary, limiter, before)
     summary.begin()
     if on is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run came to: its metrics in their file and in a table, in experiment trackers, and in an exit code.
+"""Report the results of a run: metrics in a file, in a table and in experiment trackers, and an exit code.
 
-Every number says of how many rollouts it is. A config that names no tracker loads nothing for one, and a tracker that
-fails is reported and never changes what a run is.
+Every number says how many rollouts it covers. Tracker code is loaded only if the config names a tracker, and a tracker
+that fails is reported but never changes the result of a run.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -45,8 +45,8 @@ async def report(
 ) -> list[AgentAggregate]:
     """Aggregate the rollouts of a run, write the metrics and print them, unless `settings` asks for no aggregation.
 
-    `ask_for`: the agents that are asked for metrics of their own; None for all. `rollouts`: a file that holds what the
-    metrics need of the rollouts, if there is one besides the output. `requested`: None leaves it to the plan to say.
+    `ask_for`: the agents to ask for their own metrics; None for all. `rollouts`: a file with what the metrics need of
+    the rollouts, if there is one besides the output. `requested`: None takes the number from the plan.
     """
     if settings.disable_aggregation:
         return []
@@ -59,7 +59,7 @@ async def report(
     try:
         write_aggregates(paths.aggregate_metrics, aggregates)
     except OSError as error:
-        hint = "the rollouts are recorded; make room, then run the same command again with `--resume`"
+        hint = "the rollouts are recorded; free some disk space, then run the same command again with `--resume`"
         raise write_error(paths.aggregate_metrics, error, hint) from error
     if settings.json_summary:
         render.json_data(summarise(paths, counts, aggregates))
@@ -69,7 +69,7 @@ async def report(
 
 
 def summarise(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
-    """Return a run as JSON."""
+    """Return the summary of a run, for JSON."""
     return {
         "schema": 1,
         "rollouts": str(paths.output),
@@ -98,9 +98,9 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
 
 
 def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConfig", given_up: int = 0) -> int:
-    """Say what is missing of a run, and what can be done about it; `given_up` failures are not played again."""
+    """Report what is missing from a run and what to do about it; `given_up` failures are not run again."""
     if control.abort_reason is not None and counts.scored < counts.requested:
-        render.error(f"the run was given up.\n{control.abort_reason}")
+        render.error(f"the run was aborted.\n{control.abort_reason}")
         return 1
     not_played = counts.requested - counts.scored - counts.failed
     if not_played:
@@ -113,7 +113,7 @@ def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConf
         why = f" ({given_up} failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS` allows)"
         render.note(
             f"{counts.failed} of {counts.requested} rollouts have no reward ({allowed} may); see the failures file.\n"
-            f"hint: `--resume` plays {again + why if given_up else 'them'} again; `--allow-failures` accepts some"
+            f"hint: `--resume` runs {again + why if given_up else 'them'} again; `--allow-failures` accepts some"
         )
         return 1
     return 0
@@ -123,25 +123,25 @@ def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConf
 
 
 class Scores:
-    """The scored rollouts of a run without their bulk, in a file of the same form, which spares reading the output.
+    """The scored rollouts of a run without their bulk, in a file of the same form, to avoid reading the output.
 
-    The notes are a copy: where they are not complete, as in a resumed run, the rollouts themselves are read.
+    They are a copy: if they are incomplete, as in a resumed run, the rollouts themselves are read.
     """
 
     def __init__(self, paths: RunPaths, *, complete: bool) -> None:
-        """Not `complete`: there are rollouts that will not be noted here."""
+        """`complete` is False if some rollouts will not be added here."""
         self._paths, self._complete = paths, complete
         self._file: BinaryIO | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """Note a rollout that has ended."""
+        """Add a finished rollout."""
         if not self._complete or not isinstance(outcome, Scored):
             return
         try:
             if self._file is None:
                 self._file = self._paths.scores.open("wb", buffering=_BUFFER_BYTES)
             self._file.write(dumps_line(strip_row(outcome.result)))
-        except (OSError, TypeError):  # a full disk, text that is no Unicode: the rollouts are recorded all the same
+        except (OSError, TypeError):  # a full disk, or text that is not Unicode: the rollouts are recorded anyway
             self._complete = False
 
     def find_rollouts(self) -> Path:
@@ -155,8 +155,8 @@ class Scores:
         return self._paths.output
 
     def close(self) -> None:
-        """Remove the notes."""
-        with suppress(OSError):  # what was not written yet finds no room
+        """Delete the file."""
+        with suppress(OSError):  # buffered text may not fit on the disk
             if self._file is not None:
                 self._file.close()
         self._paths.scores.unlink(missing_ok=True)
@@ -164,7 +164,7 @@ class Scores:
 
 @contextmanager
 def keep_scores(paths: RunPaths, *, complete: bool) -> Iterator[Scores]:
-    """Keep notes for as long as the context lasts."""
+    """Keep scores while the context lasts."""
     scores = Scores(paths, complete=complete)
     try:
         yield scores
@@ -210,7 +210,7 @@ def open_export(config: "DictConfig", *, with_rollouts: bool) -> Iterator[Export
 
 
 class RowsOf:
-    """The rows of a file, read anew by everyone who wants them, so that none has to hold them all."""
+    """The rows of a file, read again for each reader, so that none has to hold them all."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

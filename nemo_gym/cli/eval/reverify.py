@@ -42,14 +42,14 @@ _DEFAULT_PARALLEL = 64
 
 
 def reverify(overrides: list[str]) -> int:
-    """Score again; 0 only if everything was scored."""
-    # Nobody plays: a config that names no model to play with will do.
+    """Score again; return 0 only if everything was scored."""
+    # No agent runs, so the config needs no policy model.
     any_model = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
     start = GlobalConfigDictParserConfig(initial_global_config_dict=any_model, overrides=overrides)
     set_global_config_dict(start, CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
-    leave_out_players(config)
+    remove_unused_models(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validate_settings(RolloutReverificationConfig, plain)
     with interrupt_on_signals():
@@ -106,7 +106,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     if counts.scored == counts.requested:
         return 0
     if control.abort_reason is not None:
-        render.error(f"the run was given up.\n{control.abort_reason}")
+        render.error(f"the run was aborted.\n{control.abort_reason}")
         return 1
     if control.is_stopping and counts.not_played:
         render.note(f"{counts.not_played} of {counts.requested} were not scored again.")
@@ -116,7 +116,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
 
 
 def _open_run(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep: bool) -> Run:
-    """Make a run of what is to be scored and copied; `keep` adds to the scores that are there."""
+    """Open a run of what is to be scored and copied; `keep` adds to existing scores."""
     wanted = KeySet()
     if not keep:
         for key in (*(one.key for one in plan.todo), *map(key_of, plan.seeds())):
@@ -127,7 +127,7 @@ def _open_run(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep
 
 
 def find_verifiers(config: DictConfig) -> dict[str, str]:
-    """Return the resources server of each agent, by the agent's block or because there is only one."""
+    """Return the resources server of each agent, from the agent's block, or because there is only one."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     servers = [instance.name for instance in instances if instance.SERVER_TYPE == "resources_servers"]
     found = {}
@@ -137,19 +137,19 @@ def find_verifiers(config: DictConfig) -> dict[str, str]:
             if named or len(servers) == 1:
                 found[instance.name] = str(named or servers[0])
     if not found:
-        raise ConfigError("no agent of the config has a resources server that could verify its rollouts")
+        raise ConfigError("no agent of the config has a resources server that can verify its rollouts")
     return found
 
 
-def leave_out_players(config: DictConfig) -> None:
-    """Take the models out of `config` that no verifier asks."""
+def remove_unused_models(config: DictConfig) -> None:
+    """Remove the models that no verifier calls from `config`."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     verifiers = [plain[one.name] for one in instances if one.SERVER_TYPE == "resources_servers"]
     asked, missing = find_models(verifiers), find_stand_in(config)
     if missing is not None and missing in asked:
         raise ConfigError(
-            f"a verifier asks the model {missing!r}, which the config does not define\n"
+            f"a verifier calls the model {missing!r}, which the config does not define\n"
             "hint: add its config, as for `gym eval run` (`--model-type`, `--model`, `--model-url`)"
         )
     for instance in instances:
@@ -171,7 +171,7 @@ def _verify_with(client: ServerClient, verifiers: dict[str, str]) -> Callable[[s
     async def verify(agent: str, row: Row) -> Any:
         server = verifiers.get(agent)
         if server is None:
-            raise ConfigError(f"the config has no agent {agent!r}, so nobody verifies its rollouts")
+            raise ConfigError(f"the config has no agent {agent!r}, so nothing verifies its rollouts")
         asked = {name: value for name, value in row.items() if name not in RESPONSE_FACTS}
         return await client.post(server, "/verify", json=asked)
 
@@ -179,7 +179,7 @@ def _verify_with(client: ServerClient, verifiers: dict[str, str]) -> Callable[[s
 
 
 async def _keep_response_facts(row: Row, result: Row) -> None:
-    """Let the new row say of its response what the old one said: a masked sample stays masked."""
+    """Copy what the old row says about its response: a masked sample stays masked."""
     for name in RESPONSE_FACTS:
         if name in row:
             result.setdefault(name, row[name])

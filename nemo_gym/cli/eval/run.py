@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval run`: plan the rollouts, start or find the servers, play what is left, account for all of it."""
+"""`gym eval run`: plan the rollouts, start or find the servers, run what is left, and account for all of it."""
 
 import asyncio
 from pathlib import Path
@@ -49,7 +49,7 @@ from nemo_gym.server_utils import ServerClient
 
 
 def run(overrides: list[str]) -> int:
-    """Collect rollouts; 0 only if all are scored, or as many as may fail are allowed to."""
+    """Collect rollouts; return 0 only if all are scored, or no more failed than allowed."""
     no_serve = any(token.lstrip("+") == "no_serve=true" for token in overrides)
     overrides = overrides if no_serve else with_default_model(overrides)
     set_global_config_dict(GlobalConfigDictParserConfig(overrides=overrides, offline=no_serve), CheckedParser)
@@ -65,14 +65,14 @@ def run(overrides: list[str]) -> int:
             if settings.rollout_collection_driver:
                 return run_beside_servers(collect_by_driver(config, settings, paths, export))
             with lock_run(paths):
-                # Before the event loop, in which a signal would be heard only when this has ended.
+                # Before the event loop, which would handle a signal only after this has finished.
                 running = find_running(settings)
                 todo, summary = _plan(config, settings, paths, find_agents(config, settings, running))
                 return run_beside_servers(_evaluate(config, settings, todo, summary, running, export))
         except asyncio.CancelledError:
             return INTERRUPTED
         except KeyboardInterrupt:
-            render.note("\nstopped before a rollout was played")
+            render.note("\nstopped before any rollout ran")
             return INTERRUPTED
         except SystemExit as raised:
             raise GymError(
@@ -82,7 +82,7 @@ def run(overrides: list[str]) -> int:
 
 
 def _plan(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, agents: list[str]) -> tuple[Run, RunSummary]:
-    """Plan the run or resume it; return it with the summary of what it has come to before."""
+    """Plan the run or resume it; return it with the summary of its earlier results."""
     source, summary = choose_input(settings, config, render.note), RunSummary(None)
     masked = config.copy()
     recursively_hide_secrets(masked)
@@ -108,7 +108,7 @@ async def _evaluate(
     running: ServerClient | None,
     export: Export,
 ) -> int:
-    """Play what is to be done, with the servers behind the client `running` or else with the config's own."""
+    """Run what is left, with the servers behind the client `running` or else with the config's own."""
     control, at_once = RunControl(), settings.num_samples_in_parallel
     limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
     with (
@@ -149,7 +149,7 @@ async def _evaluate(
                             hold_failures_s=hold_failures_s,
                         )
                         counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)
-            # What a run was given up for is said at the very end.
+            # Why a run was aborted is printed at the very end.
             for kind, number, example in summary.failure_table()[1:] if control.abort_reason is None else ():
                 render.note(f"{number} × {kind}, for example: {example}")
             plan = todo.plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers that an evaluation plays with: its own, started from the config, or those that somebody else runs."""
+"""The servers of an evaluation: its own, started from the config, or servers that are already running."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,12 +31,12 @@ _FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
 
 
 def find_running(settings: EvalRunConfig) -> ServerClient | None:
-    """Return a client for the servers that somebody else runs, if the run is to use those."""
+    """Return a client for the servers that are already running, if the run uses those."""
     return ServerClient.load_from_global_config() if settings.no_serve else None
 
 
 def find_agents(config: DictConfig, settings: EvalRunConfig, running: ServerClient | None) -> list[str]:
-    """Return the names of the agents that rows can be played by; the one that was asked for must be among them."""
+    """Return the names of the available agents; the requested one must be among them."""
     config = running.global_config_dict if running is not None else config
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     agents = [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
@@ -51,14 +51,14 @@ def find_agents(config: DictConfig, settings: EvalRunConfig, running: ServerClie
 async def reach_servers(
     config: DictConfig, settings: EvalRunConfig, running: ServerClient | None
 ) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
-    """Yield a client for the servers: `running`, or the config's own, which are started for as long as it lasts."""
+    """Yield a client for the servers: `running`, or the config's own, which run while the context lasts."""
     from nemo_gym._app.launch import serve_config, wait_for_models
     from nemo_gym._process.http_session import close_global_aiohttp_client
 
     if running is not None:
         try:
             if settings.wait_for_model:
-                # Only then: an endpoint may be in reach of the servers and not of this machine.
+                # Only then: an endpoint may be reachable from the servers but not from this machine.
                 await wait_for_models(running.global_config_dict, render.note, render.count, settings.wait_for_model)
             yield running, None
         finally:
@@ -80,9 +80,9 @@ async def open_play(
     interrupts: "RunInterrupts",
     versions: "RunVersion | None" = None,
 ) -> AsyncIterator[Callable[[OnRetry], Play]]:
-    """Yield what plays rows: this process, or as many workers as `settings` asks for, while the context lasts.
+    """Yield what runs rows: this process, or as many workers as `settings` asks for, while the context lasts.
 
-    The servers of workers are told of policy versions by `versions`.
+    `versions` tells the servers of workers about policy versions.
     """
     count, on = settings.count_workers(), settings.rollout_workers_on
     if count == 1 and on == "machine":
@@ -111,11 +111,11 @@ async def open_play(
 
 
 def choose_agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[str] | None:
-    """Return the agents that are asked for metrics of their own; None for all."""
+    """Return the agents to ask for their own metrics; None for all."""
     if served is None:
         return None
     if served.has_lost_one:
-        return frozenset()  # who answers may have to ask the dead one
+        return frozenset()  # an agent may have to call the dead one
     from nemo_gym._app.launch import agents_to_ask
 
     return agents_to_ask(client.global_config_dict)

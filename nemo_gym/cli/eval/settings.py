@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gym eval run` is asked to do: its config keys, and the input file that they come to."""
+"""The settings of `gym eval run`: its config keys, and the input file that they select."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,34 +22,34 @@ Split = Literal["train", "validation", "example", "benchmark"]
 
 
 class EvalRunConfig(RolloutCollectionConfig):
-    """Collect rollouts: start the servers of a config, or use those that run, and play every task."""
+    """Collect rollouts: start the servers of a config, or use running ones, and run every task."""
 
-    input_jsonl_fpath: str | None = Field(  # type: ignore[assignment]  # serving, the config's datasets will do
+    input_jsonl_fpath: str | None = Field(  # type: ignore[assignment]  # by default the config's datasets
         default=None, description="The input tasks, in the form of a file path to a JSONL file."
     )
-    split: Split | None = Field(default=None, description="Which datasets of the config to run, without an input.")
-    reuse_existing_data_preparation: bool = Field(default=False, description="Take the data an earlier run prepared.")
+    split: Split | None = Field(default=None, description="Which datasets of the config to run if no input is given.")
+    reuse_existing_data_preparation: bool = Field(default=False, description="Use the data an earlier run prepared.")
     no_serve: bool = Field(default=False, description="Use servers that are already running.")
-    rollout_timeout_seconds: PositiveFloat | None = Field(default=None, description="Deadline of one rollout.")
+    rollout_timeout_seconds: PositiveFloat | None = Field(default=None, description="Deadline per rollout.")
     allow_failures: str = Field(default="0", description="How many rollouts may fail: a number or a percentage.")
     max_failure_rate: float | None = Field(
         default=None, ge=0, le=1, description="Stop early when this share of the latest rollouts fails."
     )
     fail_on_tool_error: bool = Field(
-        default=False, description="A rollout in which a tool crashed is a failure, whatever its reward."
+        default=False, description="Count a rollout in which a tool crashed as failed, whatever its reward."
     )
     wait_for_model: NonNegativeFloat | None = Field(
         default=None,
-        description="Seconds to wait for a model that does not answer yet; without it, such a run ends at once.",
+        description="Seconds to wait for a model that does not answer yet; by default the run ends at once.",
     )
     num_rollout_workers: PositiveInt | Literal["auto"] = Field(
-        default=1, description="Processes that play rollouts side by side; `auto` is one for each usable core."
+        default=1, description="Processes that run rollouts in parallel; `auto` is one per usable core."
     )
     rollout_workers_on: Literal["machine", "ray"] = Field(
         default="machine", description="Where workers run: on this machine, or as Ray actors on any node of a cluster."
     )
     rollout_worker_cpus: NonNegativeFloat = Field(
-        default=1.0, description="How many CPUs of a Ray cluster a worker takes."
+        default=1.0, description="CPUs of a Ray cluster that each worker takes."
     )
     quiet: bool = Field(default=False, description="Show no progress.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
@@ -69,13 +69,13 @@ class EvalRunConfig(RolloutCollectionConfig):
         if wants_workers and (self.no_serve or self.rollout_collection_driver):
             other = "no_serve" if self.no_serve else "rollout_collection_driver"
             raise ValueError(
-                f"workers host servers of their own, which cannot be combined with `{other}`; "
+                f"workers host their own servers, which cannot be combined with `{other}`; "
                 "servers that run elsewhere have `num_workers` in their config instead"
             )
         return self
 
     def count_workers(self) -> int | None:
-        """Return how many workers play; None for as many as a Ray cluster has room for."""
+        """Return how many workers to run; None for as many as a Ray cluster has room for."""
         if self.num_rollout_workers != "auto":
             return self.num_rollout_workers
         return None if self.rollout_workers_on == "ray" else count_usable_cores()
@@ -87,7 +87,7 @@ class EvalRunConfig(RolloutCollectionConfig):
         return int(float(self.allow_failures))
 
     def seconds_for_models(self, config: DictConfig) -> float:
-        """Return how long to wait for models at first: as asked for here, or by the setting of `env start`."""
+        """Return how long to wait for models at the start: as set here, or by the setting of `env start`."""
         if self.wait_for_model is not None:
             return self.wait_for_model
         ready_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
@@ -101,7 +101,7 @@ def read_settings(config: DictConfig) -> EvalRunConfig:
 
 
 def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:
-    """Return the file to take tasks from: the one that was named, else one with the config's own datasets."""
+    """Return the file to read tasks from: the named one, else one with the config's own datasets."""
     if settings.input_jsonl_fpath is not None:
         if settings.input_jsonl_fpath == "-":
             return settings.input_jsonl_fpath
@@ -113,27 +113,27 @@ def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[
     if settings.num_repeats != 1 and repeated > 1:
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
     output = Path(settings.output_jsonl_fpath)
-    # Some rows must not pass for the whole split in a later run.
+    # A later run must not take some rows for the whole split.
     parts = [split, settings.agent_name, f"first_{settings.limit}" if settings.limit is not None else None]
     name = "_".join(part for part in parts if part is not None)
     prepared = output.with_suffix("") / "preprocessed_datasets" / f"{name}.jsonl"
     if settings.reuse_existing_data_preparation and prepared.is_file():
-        notice(f"playing the rows that an earlier run prepared: {prepared}")
+        notice(f"running the rows that an earlier run prepared: {prepared}")
         return str(prepared)
-    # A prompt that was asked for fills the rows later, in place of the one that the config has for them.
+    # A prompt that the user gave is applied later, instead of the one in the config.
     check = settings.prompt_config is None
     count = write_evaluation_input(scope, prepared, limit=settings.limit, check=check, notice=notice)
     if settings.split is None:
-        notice(f"no --input and no --split: playing the {count} {split} rows of the config")
+        notice(f"no --input and no --split: running the {count} {split} rows of the config")
     return str(prepared)
 
 
 def _choose_datasets(
     settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]
 ) -> tuple[Split, DatasetScope]:
-    """Return the split to play and its datasets, those of `--agent` if it is given.
+    """Return the split to run and its datasets, those of `--agent` if it is given.
 
-    Without a split, it is that of a benchmark if the config has any, else the examples.
+    By default it is the benchmark split if the config has one, else the examples.
     """
     with_prompts = settings.prompt_config is None
     split: Split = settings.split or "benchmark"
@@ -145,21 +145,21 @@ def _choose_datasets(
     if settings.agent_name is None:
         return split, scope
     sources = tuple(source for source in scope.sources if source.agent == settings.agent_name)
-    if not sources and (lender := _find_fellow(settings.agent_name, scope, config)) is not None:
-        notice(f"agent {settings.agent_name!r} has no {split} dataset: playing that of {lender!r}, in the same server")
+    if not sources and (lender := _find_lender(settings.agent_name, scope, config)) is not None:
+        notice(f"agent {settings.agent_name!r} has no {split} dataset: running that of {lender!r}, in the same server")
         lent = (source for source in scope.sources if source.agent == lender)
         sources = tuple(replace(source, agent=settings.agent_name) for source in lent)
     if not sources:
         others = ", ".join(dict.fromkeys(repr(source.agent) for source in scope.sources))
         raise ConfigError(
-            f"agent {settings.agent_name!r} has no {split} dataset; there are some of {others}.\n"
-            f"hint: `--input FILE --agent {settings.agent_name}` plays the tasks of a file"
+            f"agent {settings.agent_name!r} has no {split} dataset; there are some for {others}.\n"
+            f"hint: `--input FILE --agent {settings.agent_name}` runs the tasks of a file"
         )
     return split, replace(scope, sources=sources)
 
 
-def _find_fellow(agent: str, scope: DatasetScope, config: DictConfig) -> str | None:
-    """Return the first agent with datasets that plays in the same resources server: its tasks suit `agent` too."""
+def _find_lender(agent: str, scope: DatasetScope, config: DictConfig) -> str | None:
+    """Return the first agent with datasets that uses the same resources server: its tasks suit `agent` too."""
     server = _read_resources_server(agent, config)
     fellows = (source.agent for source in scope.sources if _read_resources_server(source.agent, config) == server)
     return next(fellows, None) if server is not None else None

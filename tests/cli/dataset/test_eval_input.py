@@ -50,7 +50,7 @@ def test_without_a_split_the_examples_are_played_and_that_is_said(tmp_path):
     inputs, path, said = chosen(config(dataset("train"), dataset("example")))
     assert inputs == ["a", "b"]
     assert path == "runs/r/preprocessed_datasets/example.jsonl"
-    assert "playing the 2 example rows" in said
+    assert "running the 2 example rows" in said
 
 
 def test_a_split_takes_its_own_datasets_only(tmp_path):
@@ -72,7 +72,7 @@ def test_an_agent_that_is_named_plays_its_own_datasets_only(tmp_path):
     assert chosen(both)[0] == ["a", "b"]
     inputs, path, _ = chosen(both, agent_name="rival")
     assert (inputs, path) == (["b"], "runs/r/preprocessed_datasets/example_rival.jsonl")
-    with pytest.raises(ConfigError, match=r"'idle' has no example dataset; there are some of 'player', 'rival'"):
+    with pytest.raises(ConfigError, match=r"'idle' has no example dataset; there are some for 'player', 'rival'"):
         chosen(both, agent_name="idle")
 
 
@@ -95,7 +95,7 @@ def test_an_agent_without_datasets_plays_those_of_another_in_the_same_resources_
     assert inputs == ["a"], "once, though two agents have it"
     with open(path) as file:
         assert [json.loads(line)["agent_ref"]["name"] for line in file] == ["program"]
-    assert "agent 'program' has no example dataset: playing that of 'player', in the same server" in said
+    assert "agent 'program' has no example dataset: running that of 'player', in the same server" in said
     with pytest.raises(ConfigError, match=r"'lost' has no example dataset"):
         chosen(whole, agent_name="lost")
 

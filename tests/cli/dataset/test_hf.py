@@ -105,7 +105,7 @@ def test_rows_without_a_required_field_fail_and_nothing_is_uploaded(gym, hub, wo
 def test_a_dry_run_tells_what_would_be_done(gym, hub, work):
     said = upload(gym, "--dry-run")
     assert said.code == 0
-    assert f"repository: {SET}, to be made, private\n" in said.out
+    assert f"repository: {SET}, to be created, private\n" in said.out
     assert f"collection: {COLLECTION}, to be added to\n" in said.out
     assert changes(hub) == []
     plan = json.loads(upload(gym, "--dry-run", "--json", "--create-pr").out)

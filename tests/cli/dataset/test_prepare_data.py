@@ -54,7 +54,7 @@ def test_the_shipped_rows_are_prepared_without_any_registry(work, prepare, hub):
     assert said.code == 0, said.err
     for split, count in {"train": 100, "validation": 20}.items():
         assert len(list(read_rows(Path("data/example_multi_step") / f"{split}.jsonl"))) == count
-        assert f"not fetched from Hugging Face {REPOSITORY}, file {FILES[split]}" in said.out
+        assert f"not downloaded from Hugging Face {REPOSITORY}, file {FILES[split]}" in said.out
         assert (DATA / f"{split}_metrics.json").read_bytes() == metrics[split]
     assert hub.received == []
 

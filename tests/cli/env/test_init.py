@@ -242,8 +242,8 @@ def test_a_name_is_refused_or_a_package_can_have_it(name):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say what to make"),
-        (("--resources-server", "a", "--environment", "b"), "say what to make"),
+        ((), "say what to create"),
+        (("--resources-server", "a", "--environment", "b"), "say what to create"),
         (("+entrypoint=responses_api_agents/mine",), "only resources servers have a template"),
         (("--resources-server", "a", "--reuse-verifier", "b"), "for --environment and --benchmark only"),
         (("--environment", "a", "--reuse-verifier", "example_multi_stp"), "Did you mean 'example_multi_step'?"),

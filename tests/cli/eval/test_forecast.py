@@ -31,7 +31,7 @@ def test_a_long_run_is_told_with_size_speed_and_the_least_and_the_most_it_takes(
     )
     assert duration == (
         "100 rollouts with prompts of about 1,050 tokens take about 9 min for the prompts alone, "
-        "and up to about 88 min if its replies go on to their limit of 950 tokens."
+        "and up to about 88 min if its replies reach their limit of 950 tokens."
     )
     assert hint.startswith("hint: ")
 

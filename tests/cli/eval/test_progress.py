@@ -293,7 +293,7 @@ def test_three_interrupts_leave_the_terminal_as_it_was(tmp_path, tasks, head):
     with running(Settings(faults={"hang": 1.0})) as url:
         with eval_run(tmp_path, tasks, url, head, "--concurrency", "4", columns=80) as run:
             run.read_until(lambda screen: "4 in flight" in screen.text, "rollouts are under way")
-            for answer in ("Ctrl-C again", "cancelling what runs"):
+            for answer in ("Ctrl-C again", "canceling running rollouts"):
                 run.interrupt()
                 run.read_until(lambda screen, answer=answer: answer in screen.text, "the interrupt is answered")
             run.interrupt()
