@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of environments that a model plays step by step: `/reset`, `/step` and `/close`, with state per session.
+"""Base class of environments that a model plays step by step: `/reset`, `/step` and `/close`, with state per session.
 
-The counterpart of the agent `gymnasium_agent`. Rewards come with the steps, so there is no `/verify`; randomness and
-its seed are each environment's own.
+The agent `gymnasium_agent` plays them. Every step returns a reward, so there is no `/verify`. Seeding is up to each
+environment.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore
 
 Observation = str | list[dict[str, Any]] | None
-"""What the model is told: a text, messages, or nothing."""
+"""What the model sees: a text, messages, or nothing."""
 StepResult = tuple[Observation, float, bool, bool, dict[str, Any]]
 """Observation, reward, terminated, truncated, info."""
 
@@ -38,20 +38,20 @@ _VERIFIER_METADATA_KEY = "verifier_metadata"
 
 
 class EnvResetRequest(BaseRunRequest):
-    """A task; the environment's own fields are carried along."""
+    """A task; other fields are for the environment."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class EnvResetResponse(BaseModel):
-    """How an episode begins."""
+    """The start of an episode."""
 
     observation: Observation = None
-    """What the model is told first: a text, or messages. None: its task says it all."""
+    """What the model sees first, as a text or messages; None: nothing beyond the task's prompt."""
     tools: list[dict[str, Any]] | None = None
-    """The tools of this episode, as functions; None: those of the task."""
+    """The tools of this episode, as function definitions; None: those of the task."""
     info: dict[str, Any] = Field(default_factory=dict)
-    """For the agent; `supports_explicit_close` and `supports_step_idempotency` tell what it may rely on."""
+    """For the agent; `supports_explicit_close` and `supports_step_idempotency` say what it may rely on."""
 
 
 class EnvStepRequest(EnvResetRequest):
@@ -61,18 +61,18 @@ class EnvStepRequest(EnvResetRequest):
 
 
 class EnvStepResponse(BaseModel):
-    """What an action led to."""
+    """The result of an action."""
 
     observation: Observation = None
-    """What the model is told next: a text, or messages."""
+    """What the model sees next, as a text or messages."""
     reward: float = 0.0
     """The reward of this step alone."""
     terminated: bool = False
-    """Whether the environment reached an end."""
+    """Whether the episode reached its end."""
     truncated: bool = False
-    """Whether it was cut off."""
+    """Whether the episode was cut off."""
     info: dict[str, Any] = Field(default_factory=dict)
-    """`tool_outputs` are given to the model as the outputs of its calls; the rest is for the record."""
+    """The model gets `tool_outputs` as the outputs of its calls; the rest is recorded."""
 
 
 class EnvCloseResponse(BaseModel):
@@ -82,29 +82,29 @@ class EnvCloseResponse(BaseModel):
 
 
 class SessionState(SessionStore[Any], MutableMapping[str, Any]):  # type: ignore[misc]  # `items` is a list
-    """State by session id: a mapping whose entries expire when unused, and whose size is bounded."""
+    """State by session id: a mapping of bounded size whose entries expire when unused."""
 
 
 class GymnasiumServer(SimpleResourcesServer):
-    """An environment: override `reset` and `step`, and keep what they share in `session_state[session_id]`."""
+    """An environment: override `reset` and `step`, and keep their shared state in `session_state[session_id]`."""
 
     session_state: Any = Field(default_factory=SessionState)
     _steps: SessionStore[tuple[str, asyncio.Task[EnvStepResponse]]] = PrivateAttr(default_factory=SessionStore)
 
     @abstractmethod
     async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode: the first observation, and info."""
+        """Start an episode; return the first observation and info."""
 
     @abstractmethod
     async def step(self, action: NeMoGymResponse, metadata: dict[str, Any], session_id: str) -> StepResult:
-        """Act: observation, reward, terminated, truncated, info."""
+        """Take a step; return observation, reward, terminated, truncated and info."""
 
     async def close_session(self, session_id: str) -> None:
-        """Free what a session holds; override where that is more than its state."""
+        """Free what a session holds; override this if it holds more than its state."""
         self.session_state.pop(session_id, None)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the endpoints that every environment has."""
+        """Return the app with the endpoints of every environment."""
         app = super().setup_webserver()
         app.post("/reset")(self.handle_reset)
         app.post("/step")(self.handle_step)
@@ -122,38 +122,38 @@ class GymnasiumServer(SimpleResourcesServer):
         )
 
     async def handle_step(self, body: EnvStepRequest, request: Request) -> EnvStepResponse:
-        """`POST /step`. A request that comes again is given the answer of the first, and no step is taken."""
+        """`POST /step`. A repeated request gets the first one's answer, without another step."""
         session_id = request.session[SESSION_ID_KEY]
         request_id = (body.model_extra or {}).get(STEP_REQUEST_ID_KEY)
         if not isinstance(request_id, str):
             return await self._step(body, session_id)
         known = self._steps.get(session_id)
         if known is None or known[0] != request_id:
-            # A task of its own: the step goes on even if the connection that asked for it is gone.
+            # A separate task, so that the step finishes even if the connection is lost.
             known = request_id, asyncio.create_task(self._step(body, session_id))
             self._steps[session_id] = known
         return await asyncio.shield(known[1])
 
     async def handle_close(self, request: Request) -> EnvCloseResponse:
-        """`POST /close`. Closing what is closed is no error."""
+        """`POST /close`. Closing a session twice is fine."""
         session_id = request.session[SESSION_ID_KEY]
         existed = session_id in self.session_state
         self._steps.pop(session_id)
         closing = self.close_session(session_id)
-        if inspect.isawaitable(closing):  # an environment may close its sessions in a plain function
+        if inspect.isawaitable(closing):  # an environment may override it with a plain function
             await closing
         return EnvCloseResponse(closed=existed)
 
     def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
-        """Return the tools that an environment adds: who plays it resets and steps, not the model by a tool call."""
+        """Return the environment's own tools: the agent resets and steps it, not the model through a tool."""
         return [tool for tool in harvested if tool.path not in ("/reset", "/step", "/close")]
 
     async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
-        """There is nothing to verify: steps carry the rewards."""
+        """Refuse: the steps carry the rewards."""
         raise HTTPException(404, f"{self.config.name!r} scores each step; play it with `gymnasium_agent`")
 
     async def get_reverify_mode(self) -> str:
-        """Stored responses cannot be scored again: their rewards came from a live session."""
+        """Return `unsupported`: the rewards came from a live session, so stored responses cannot be scored again."""
         return ReverifyMode.UNSUPPORTED.value
 
     @staticmethod
@@ -180,13 +180,13 @@ def extract_text(response: NeMoGymResponse) -> str:
 
 
 def tool_output(call: NeMoGymResponseFunctionToolCall | str, output: Any) -> dict[str, str]:
-    """Return an entry of `info["tool_outputs"]`: the output of a call, or of the call with this id, as text or JSON."""
+    """Return an entry of `info["tool_outputs"]`: the output, as text or JSON, of a call or of the call with this id."""
     text = output if isinstance(output, str) else orjson.dumps(output).decode()
     return {"call_id": call if isinstance(call, str) else call.call_id, "output": text}
 
 
 def metadata_of(body: EnvResetRequest) -> dict[str, Any]:
-    """Return the fields of a task that are the environment's own; those inside `verifier_metadata` are among them."""
+    """Return the environment's own fields of a task, including those inside `verifier_metadata`."""
     fields = {key: value for key, value in (body.model_extra or {}).items() if key != STEP_REQUEST_ID_KEY}
     nested = fields.get(_VERIFIER_METADATA_KEY)
     return {**nested, **fields} if isinstance(nested, dict) else fields

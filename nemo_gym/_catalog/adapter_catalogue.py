@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask the adapter of another system what it offers, and for rows: it answers from `catalogue.py` in its folder.
+"""Ask another system's adapter for its environments and for rows, through the `catalogue.py` in its folder.
 
-    list_environments() -> list[dict]                               `id` and `description` of each
-    make_rows(environment_id, rows, seed, options) -> list[dict]    rows of a dataset; the seed decides which
-    make_config(environment_id, options) -> dict                    optional: keys of the config, as
+    list_environments() -> list[dict]                               the `id` and `description` of each
+    make_rows(environment_id, rows, seed, options) -> list[dict]    dataset rows, determined by the seed
+    make_config(environment_id, options) -> dict                    optional: config keys, as
                                                                     {"server": {...}, "agent": {...}}; an adapter
-                                                                    that is an agent returns those of its one block
+                                                                    that is an agent returns the keys directly
 
-A catalogue needs the library of its system, so it runs with the interpreter of its server, as a process that reads one
-request and writes one reply. `make_config` is called first. If it asks for packages (`requirements` of the server) that
-the environment has not been built with, rows are left for a second call. A GymError is told as it is.
+A catalogue needs its system's library, so it runs under its server's interpreter, in a process that reads one request
+and writes one reply. `make_config` is called first. If it asks for packages (the server's `requirements`) that are
+missing from the virtual environment, rows wait for a second call. A GymError's message is passed on unchanged.
 """
 
 import json
@@ -37,7 +37,7 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True)
 class ImportedRows:
-    """What a catalogue gives for one environment."""
+    """What a catalogue returns for one environment."""
 
     config: dict[str, dict[str, Any]]
     """What `make_config` returned."""
@@ -46,37 +46,37 @@ class ImportedRows:
 
     @property
     def requirements(self) -> list[str]:
-        """The packages that the environment needs."""
+        """The packages the environment needs."""
         return [text for part in self.config.values() for text in part.get("requirements") or ()]
 
 
 class CatalogueError(GymError):
-    """The catalogue of an adapter has failed."""
+    """An adapter's catalogue failed."""
 
 
 class CatalogueRefusal(GymError):
-    """The catalogue of an adapter says why it cannot do what it is asked for, such as an unknown environment."""
+    """An adapter's catalogue refused a request and says why, such as an unknown environment."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The catalogue of an adapter, seen from outside."""
+    """An adapter's catalogue, seen from the main process."""
 
     folder: Path
     python: Path
-    """The interpreter that the adapter's server runs with."""
+    """The interpreter of the adapter's server."""
     environment: Mapping[str, str]
-    """The variables of its process."""
+    """The environment variables of its process."""
 
     def list_environments(self) -> list[dict[str, Any]]:
-        """Return what the system of the adapter offers."""
+        """Return the system's environments."""
         found: list[dict[str, Any]] = self._ask("_list_environments", {})
         return found
 
     def make_rows(
         self, environment_id: str, *, rows: int, seed: int, options: dict[str, Any], built_with: list[str]
     ) -> ImportedRows:
-        """Return rows of an environment; `built_with` are the packages that `python` has for it."""
+        """Return rows of an environment; `built_with` lists the packages already installed for it."""
         request = {"environment_id": environment_id, "rows": rows, "seed": seed, "options": options}
         return ImportedRows(**self._ask("_make_rows", {**request, "built_with": built_with}))
 
@@ -85,7 +85,7 @@ class Catalogue:
         try:
             done = subprocess.run(
                 [self.python, "-m", __name__],
-                # What a library draws from a set must not change from one process to the next.
+                # Sets must iterate in the same order in every process, since libraries draw from them.
                 env={**self.environment, "PYTHONHASHSEED": "0"},
                 input=json.dumps(request),
                 capture_output=True,
@@ -98,7 +98,7 @@ class Catalogue:
         except subprocess.TimeoutExpired as error:
             raise CatalogueError(
                 f"{file} gave no answer within {TIMEOUT_S:g} s.\n"
-                "hint: ask for fewer rows; what loads data from a hub needs a network"
+                "hint: ask for fewer rows; loading data from a hub needs a network"
             ) from error
         LOG.debug("%s wrote:\n%s", file, done.stderr)
         try:
@@ -107,7 +107,7 @@ class Catalogue:
             last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
             raise CatalogueError(
                 f"{file} ended without an answer, exit code {done.returncode}. Its last lines:\n{last}\n"
-                "hint: `--verbose` shows all that it wrote"
+                "hint: `--verbose` shows its whole output"
             ) from error
         if "refusal" in reply:
             raise CatalogueRefusal(reply["refusal"])
@@ -129,16 +129,14 @@ def _make_rows(
     made = catalogue.make_config(environment_id, options) if hasattr(catalogue, "make_config") else {}
     config = {"server": made} if catalogue.__name__.startswith(_AGENTS) else made
     if unknown := sorted(set(config) - {"server", "agent"}):
-        raise GymError(f"make_config of {catalogue.__name__} returns {unknown}, but may return 'server' and 'agent'")
-    given = ImportedRows(config, None)
-    if set(given.requirements) <= set(built_with):
-        given = ImportedRows(config, catalogue.make_rows(environment_id, rows, seed, options))
-    return {"config": given.config, "rows": given.rows}
+        raise GymError(f"make_config of {catalogue.__name__} returned {unknown}; allowed: 'server' and 'agent'")
+    is_built = set(ImportedRows(config, None).requirements) <= set(built_with)
+    return {"config": config, "rows": catalogue.make_rows(environment_id, rows, seed, options) if is_built else None}
 
 
 def main() -> None:
-    """Answer the request on stdin. What libraries print goes to stderr, so that stdout holds the reply alone."""
-    reply_to = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Answer the request on stdin. Redirect what libraries print to stderr, so that stdout has only the reply."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
     folder = Path(request["folder"])
@@ -148,12 +146,12 @@ def main() -> None:
         text = json.dumps(reply, ensure_ascii=False, allow_nan=False)
     except GymError as error:
         text = json.dumps({"refusal": str(error)})
-    except Exception as error:  # whatever a library may raise, on the way to a message
+    except Exception as error:  # a library may raise anything
         traceback.print_exc()
-        told = f"{folder / FILE} failed: {type(error).__name__}: {error}\nhint: `--verbose` shows its traceback"
-        text = json.dumps({"failure": told})
-    with reply_to:
-        reply_to.write(text)
+        message = f"{folder / FILE} failed: {type(error).__name__}: {error}\nhint: `--verbose` shows its traceback"
+        text = json.dumps({"failure": message})
+    with replies:
+        replies.write(text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other systems whose environments run here, and the server folder that holds the adapter of each."""
+"""The other systems whose environments run here, each with the server folder of its adapter."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ class System:
     """A library of environments."""
 
     name: str
-    """As `gym import NAME:ID` takes it."""
+    """The SYSTEM of `gym import SYSTEM:ID`."""
     folder: str
-    """`<type>/<name>` of the adapter, with a `catalogue.py` in it."""
+    """The adapter's folder, as `<type>/<name>`; it contains a `catalogue.py`."""
     id_form: str
-    """What an ID is, for help."""
+    """What an ID is, for help texts."""
     installs_ids: bool = False
-    """Whether an ID that the library does not know is a package to install."""
+    """Whether to install an ID unknown to the library as a package."""
 
 
 SYSTEMS = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in the process of an episode: one environment, which is made, reset, stepped and closed there.
+"""Make, reset, step and close one environment, in the process of its episode.
 
-The answers are JSON, so that whoever asked needs no class of the environment's library. What the environment raises is
-an answer too.
+Answers are JSON, so that the caller needs none of the classes of the environment's library. What the environment raises
+is an answer too.
 """
 
 import asyncio
@@ -24,29 +24,29 @@ _FIELDS = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class _Process:
-    """What this process holds."""
+    """The state of this process."""
 
     environment: Any = None
     loop: asyncio.AbstractEventLoop | None = None
-    size_at_first_bytes: int | None = None
+    initial_size_bytes: int | None = None
 
 
 def reset(make: Callable[[dict[str, Any]], Any], task: dict[str, Any], seed: int, memory_bytes: int) -> bytes:
-    """Make the environment of a task and reset it: `observation`, `info`, and `tools` if it has any."""
+    """Make and reset the environment of a task; return `observation`, `info` and `tools` (None if it has none)."""
     _limit_memory(memory_bytes)
 
     def begin() -> dict[str, Any]:
         _seed_global_generators(seed)
         _Process.environment = environment = _finish(make(task))
-        begun = _finish(environment.reset(seed=seed) if _takes_seed(environment.reset) else environment.reset())
-        observation, info = begun if isinstance(begun, tuple) else (begun, {})
+        result = _finish(environment.reset(seed=seed) if _takes_seed(environment.reset) else environment.reset())
+        observation, info = result if isinstance(result, tuple) else (result, {})
         return {"observation": observation, "info": info, "tools": _finish(getattr(environment, "tools", None))}
 
     return _answer(begin)
 
 
 def step(*action: Any) -> bytes:
-    """Act in the environment: `observation`, `reward`, `terminated`, `truncated` and `info`."""
+    """Take a step; return `observation`, `reward`, `terminated`, `truncated` and `info`."""
 
     def act() -> dict[str, Any]:
         result = _finish(_Process.environment.step(*action))
@@ -61,12 +61,12 @@ def step(*action: Any) -> bytes:
 
 
 def close() -> int:
-    """Close the environment; return by how many bytes this process has grown since its first episode."""
+    """Close the environment; return how many bytes this process has grown by since its first episode."""
     environment, _Process.environment = _Process.environment, None
     if callable(end := getattr(environment, "close", None)):
-        with contextlib.suppress(Exception):  # the episode is over, and its reward is known
+        with contextlib.suppress(Exception):  # the episode is over and its reward is known
             _finish(end())
-    return _read_size_bytes() - (_Process.size_at_first_bytes or 0)
+    return _read_size_bytes() - (_Process.initial_size_bytes or 0)
 
 
 def _answer(act: Callable[[], dict[str, Any]]) -> bytes:
@@ -75,13 +75,13 @@ def _answer(act: Callable[[], dict[str, Any]]) -> bytes:
     except MemoryError:
         _Process.environment = None
         return orjson.dumps({"out_of_memory": True})
-    except Exception as error:  # whatever it raises is for the one who asked
+    except Exception as error:  # whatever it raises goes to the caller
         frames = "".join(traceback.format_exception(error)).rstrip()
         return orjson.dumps({"raised": f"{type(error).__name__}: {error}", "traceback": frames[-_TRACEBACK_LIMIT:]})
 
 
 def _finish(value: Any) -> Any:
-    """Return `value`, or what it is awaited for."""
+    """Return `value`, awaited if it is awaitable."""
     if not inspect.isawaitable(value):
         return value
     if _Process.loop is None:
@@ -95,7 +95,7 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
 
 
 def _seed_global_generators(seed: int) -> None:
-    """Seed the generators that libraries share: many games draw from them, whatever their own seed is."""
+    """Seed the global generators: many games draw from them, whatever seed they are given."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
@@ -105,14 +105,14 @@ def _read_reward(value: Any) -> float:
     try:
         reward = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"the reward of a step must be a number, not {value!r:.200}") from None
+        raise TypeError(f"a step's reward must be a number, not {value!r:.200}") from None
     if not math.isfinite(reward):
-        raise ValueError(f"the reward of a step must be a finite number, not {reward}")
+        raise ValueError(f"a step's reward must be a finite number, not {reward}")
     return reward
 
 
 def _describe(value: Any) -> Any:
-    """Return something that JSON has in place of a value that it has not."""
+    """Return a JSON-compatible stand-in for a value that JSON cannot express."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset | Sequence):
@@ -126,18 +126,18 @@ def _describe(value: Any) -> Any:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Let this process grow by so many bytes and no more; what its template had loaded does not count."""
-    if _Process.size_at_first_bytes is None:
-        _Process.size_at_first_bytes = size = _read_size_bytes()
+    """Let this process grow by at most `memory_bytes`; what its template has loaded does not count."""
+    if _Process.initial_size_bytes is None:
+        _Process.initial_size_bytes = size = _read_size_bytes()
         if size:
-            # Writable memory, not the address space, of which libraries reserve far more than they use.
+            # Limit writable memory, not the address space: libraries reserve far more of that than they use.
             _, hard = resource.getrlimit(resource.RLIMIT_DATA)
             bound = size + memory_bytes if hard == resource.RLIM_INFINITY else min(size + memory_bytes, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
 
 
 def _read_size_bytes() -> int:
-    """Return how much writable memory this process has; 0 where the system does not say."""
+    """Return the size of this process's writable memory; 0 where the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[5]) * resource.getpagesize()

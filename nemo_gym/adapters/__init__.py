@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases that turn somebody else's environments into servers, one for each shape that environments have.
+"""Base classes that turn third-party environments into servers, one for each kind of environment.
 
-    shape                                            base              an author writes
-    a function of an answer and its row              ScoringServer     `score(answer, task)`
-    text in, observation and reward out, by steps    TextStepServer    `make_environment(task)`, with `step(text)`
-    tool calls in, messages out, by steps            ToolStepServer    the same, with `step(calls, text)`
+    kind of environment                              base class        you write
+    a function that scores an answer                 ScoringServer     `score(answer, task)`
+    stepwise: text in, observation and reward out    TextStepServer    `make_environment(task)`, with `step(text)`
+    stepwise: tool calls in, messages out            ToolStepServer    the same, with `step(calls, text)`
     a runner that owns the whole loop                RolloutRunner     `play(task, model)`
-    the same, of an asynchronous library             LibraryRunner     `play_in_library(task, model)`
+    the same, in an asynchronous library             LibraryRunner     `play_in_library(task, model)`
 
-The first three are resources servers, the others are agents. Code of an environment runs in processes apart from the
-server: one that hangs, crashes, or eats memory is the named failure of its own rollout, and the others go on.
+The first three are resources servers, the last two are agents. The resources servers run environment code in separate
+processes: if it hangs, crashes or runs out of memory, that rollout fails with a named failure and the others go on.
 """
 
 from nemo_gym.adapters.rollout_runner import (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record what one rollout asks its model: a session at the gateway of the model server, for as long as it is played.
+"""Record the model calls of one rollout in a session at the model server's gateway.
 
-Whoever plays gets a base URL and needs no header, and nothing of what it says is lost: the calls are recorded where the
-model answers them, in any dialect, with token ids if it gives them.
+The player gets a base URL and needs no header. Calls are recorded where the model answers them, so none is lost: in any
+dialect, with token ids if the model returns them.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelEndpoint:
-    """Where the model of one rollout answers: Chat Completions, Responses and, without `/v1`, Anthropic's Messages."""
+    """Where to call the model of one rollout: Chat Completions, Responses and, without `/v1`, Anthropic's Messages."""
 
     base_url: str
-    """Ends with `/v1`. Calls to it belong to the rollout."""
+    """Ends with `/v1`. Calls to it count as calls of the rollout."""
     api_key: str
     model: str
-    """The name to ask for; the model server serves its own model whatever the name is."""
+    """The model name to send; the model server serves its own model whatever the name is."""
 
 
 class CallRecording:
-    """The calls of a rollout that is being played."""
+    """The recorded calls of a running rollout."""
 
     def __init__(self, sessions: SessionClient, session_id: str, endpoint: ModelEndpoint) -> None:
         self._sessions, self._session_id = sessions, session_id
         self.endpoint = endpoint
 
     async def fetch_traces(self) -> list[dict[str, Any]]:
-        """Return the calls so far, those that failed among them, as the gateway tells them."""
+        """Return the calls so far, including failed ones, in the gateway's format."""
         traces: list[dict[str, Any]] = (await self._sessions.fetch(self._session_id))["traces"]
         return traces
 
@@ -52,7 +52,7 @@ class CallRecording:
 async def record_calls(
     agent: SimpleResponsesAPIAgent, model_server: str, body: BaseRunRequest
 ) -> AsyncIterator[CallRecording]:
-    """Open a session at `model_server` for the rollout that `body` asks `agent` for; it is deleted in the end."""
+    """Open a session at `model_server` for the rollout that `body` asks `agent` for, and delete it at the end."""
     sessions = SessionClient(model_server, agent.server_client)
     session_id = f"{maybe_rollout_id_from_run_body(body) or 'rollout'}-{uuid4().hex}"
     opened = await sessions.create(session_id, agent=agent.config.name)
@@ -64,11 +64,11 @@ async def record_calls(
         try:
             await asyncio.shield(sessions.delete(session_id))
         except Exception as error:
-            LOG.warning("%s: the session of a rollout was not deleted: %s", agent.config.name, error)
+            LOG.warning("%s: could not delete the session of a rollout: %s", agent.config.name, error)
 
 
 def _find_model_name(agent: SimpleResponsesAPIAgent, model_server: str) -> str:
-    """Return what the config of a model server calls its model, for programs that show it or know it; else its own."""
+    """Return the model name from the model server's config, for programs that display or know it; else its own name."""
     config: Any = getattr(agent.server_client, "global_config_dict", None) or {}
     block: Any = get_first_server_config_dict(config, model_server) if model_server in config else {}
     return str(block.get("openai_model") or block.get("model") or model_server)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments that are Python packages: found among what is installed beside their library, or by their path."""
+"""Find environments that are Python packages: installed alongside their library, or given as a path."""
 
 import difflib
 import importlib.util
@@ -17,38 +17,38 @@ __all__ = ["UnknownEnvironment", "import_file", "list_dependents", "make_importa
 
 
 class UnknownEnvironment(GymError):
-    """An environment is asked for that is not installed."""
+    """The requested environment is not installed."""
 
 
 def make_importable(name: str, list_known: Callable[[], Iterable[str]]) -> str:
-    """Return the name by which an environment is imported; what is a path is put on the import path.
+    """Return the name to import an environment by; if `name` is a path, add its folder to `sys.path`.
 
-    `list_known` gives the names to choose from, for the error if it is not there.
+    `list_known` returns the known names, for the error if there is no such environment.
     """
     path = _resolve_under_cwd_or_install(name) if name.endswith(".py") or "/" in name else None
     if path is not None and path.exists():
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))
         return path.stem
-    # Names of a hub are owner/environment.
+    # Names from a hub have the form owner/environment.
     if importlib.util.find_spec(name.split("/")[-1].replace("-", "_").removesuffix(".py")) is None:
         raise_unknown(name, list_known())
     return name
 
 
 def raise_unknown(name: str, known: Iterable[str]) -> None:
-    """Raise the error of an environment that is not there, with those that it is near to."""
+    """Raise UnknownEnvironment, with the closest known names."""
     names = {path.stem if (path := Path(one)).suffix else one: one for one in known}
-    near = [names[found] for found in difflib.get_close_matches(Path(name).stem, names, n=3, cutoff=0.4)]
+    close = [names[found] for found in difflib.get_close_matches(Path(name).stem, names, n=3, cutoff=0.4)]
     raise UnknownEnvironment(
         f"the environment {name!r} is not installed, and there is no such path.\n"
-        f"near it: {', '.join(near or names.values()) or 'nothing is installed'}\n"
-        f"hint: add its package to the block of the server, `requirements: [{name}]`"
+        f"closest: {', '.join(close or names.values()) or 'nothing is installed'}\n"
+        f"hint: add its package to the server's config: `requirements: [{name}]`"
     )
 
 
 def list_dependents(library: str) -> dict[str, str]:
-    """Return the installed packages that require `library`, with what they say of themselves."""
+    """Return the installed packages that require `library`, with their summaries."""
     needs = re.compile(rf"{re.escape(library)}(?![\w.-])", re.IGNORECASE)
     found = {
         package.metadata["Name"]: package.metadata["Summary"] or ""

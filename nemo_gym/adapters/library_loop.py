@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop in a thread of its own, for an asynchronous library whose code cannot be trusted not to block.
+"""Run an asynchronous library that may block in an event loop of its own, in another thread.
 
-Rollouts of the library wait for their models side by side there, and what blocks that loop does not block the server. A
-loop that is still blocked when a rollout's time is over is interrupted, or left behind if that does not help.
+Its rollouts wait for their models concurrently, and blocking that loop does not block the server. If the loop is still
+blocked when a rollout times out, it is interrupted, or replaced if that does not help.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ __all__ = ["LibraryBlocked", "LibraryLoop"]
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_ANSWER_S = 2.0
+_ANSWER_TIMEOUT_S = 2.0
 
 
 class LibraryBlocked(BaseException):
-    """Raised into library code that has blocked its event loop. No Exception: no library is to make a score of it."""
+    """Raised into library code that blocks its event loop. Not an Exception, so no library turns it into a score."""
 
 
 class LibraryLoop:
-    """`await loop.run(play, task)` runs the coroutine function `play` in the loop of another thread."""
+    """`await loop.run(play, task)` runs the coroutine function `play` in another thread's event loop."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +41,7 @@ class LibraryLoop:
         self._checking = threading.Lock()
 
     async def run(self, fn: Callable[..., Coroutine[Any, Any, T]], /, *args: Any) -> T:
-        """Run `fn(*args)` there. Cancelling this cancels it, and sees to it that the loop goes on."""
+        """Run `fn(*args)` in the loop. Canceling this cancels it and makes sure that the loop is not left blocked."""
         if self._thread is None:
             self._thread = LoopThread(self._name)
         thread, outcome = self._thread, Future[T]()
@@ -53,7 +53,7 @@ class LibraryLoop:
             return await asyncio.wrap_future(outcome)
         except asyncio.CancelledError:
             working.cancel()
-            await asyncio.shield(asyncio.to_thread(self._free, thread))
+            await asyncio.shield(asyncio.to_thread(self._unblock, thread))
             raise
 
     def close_with(self, app: FastAPI) -> None:
@@ -61,29 +61,29 @@ class LibraryLoop:
         close_with_app(app, self.aclose)
 
     async def aclose(self) -> None:
-        """End the loop, and what runs in it."""
+        """End the loop and everything that runs in it."""
         thread, self._thread = self._thread, None
-        if thread is not None and await asyncio.to_thread(thread.is_answering, _ANSWER_S):
+        if thread is not None and await asyncio.to_thread(thread.is_answering, _ANSWER_TIMEOUT_S):
             await asyncio.to_thread(thread.close)
 
-    def _free(self, thread: LoopThread) -> None:
-        """Interrupt what blocks the loop; if that is in vain, fail all that waits for it and have a new one."""
+    def _unblock(self, thread: LoopThread) -> None:
+        """Interrupt what blocks the loop. If that fails, fail all its rollouts and start a new loop next time."""
         with self._checking:
-            if thread is not self._thread or thread.is_answering(_ANSWER_S):
+            if thread is not self._thread or thread.is_answering(_ANSWER_TIMEOUT_S):
                 return
             thread.interrupt(LibraryBlocked)
-            if thread.is_answering(_ANSWER_S):
-                LOG.warning("%s: code that blocked the event loop was interrupted", self._name)
+            if thread.is_answering(_ANSWER_TIMEOUT_S):
+                LOG.warning("%s: interrupted code that blocked the event loop", self._name)
                 return
-            LOG.error("%s: something blocks its event loop and will not end; going on with another one", self._name)
+            LOG.error("%s: the event loop is blocked for good; replacing it", self._name)
             self._thread = None
             for outcome in [*self._waiting]:
-                with contextlib.suppress(InvalidStateError):  # it ended in this moment
-                    outcome.set_exception(_blame_other())
+                with contextlib.suppress(InvalidStateError):  # it has just ended
+                    outcome.set_exception(_make_blocked_failure())
 
 
 def _copy_outcome(done: "Future[T]", outcome: "Future[T]") -> None:
-    with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+    with contextlib.suppress(InvalidStateError):  # nobody is waiting any more
         if done.cancelled():
             outcome.cancel()
         elif (error := done.exception()) is not None:
@@ -98,16 +98,16 @@ async def _convert_interrupt(work: Coroutine[Any, Any, T]) -> T:
     except LibraryBlocked:
         raise RolloutFailure(
             "timeout",
-            "code of the library blocked its event loop until it was interrupted.\n"
-            "hint: it computes or waits without awaiting; look at the environment's own functions",
+            "the library's code blocked its event loop and was interrupted.\n"
+            "hint: something computes or waits without `await`; look at the environment's own functions",
             True,
         ) from None
 
 
-def _blame_other() -> RolloutFailure:
+def _make_blocked_failure() -> RolloutFailure:
     return RolloutFailure(
         "timeout",
-        "another rollout has blocked the library's event loop for good, and this one with it.\n"
-        "hint: look in the log of the server for what blocks it",
+        "another rollout has blocked the library's event loop for good, which ended this one too.\n"
+        "hint: see the server's log for what blocks it",
         True,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let somebody else's code play a rollout: it has a deadline, may block, and is not blamed for a model that failed."""
+"""Let third-party code play a rollout: it has a deadline, may block, and is not blamed for a failed model."""
 
 import asyncio
 import contextlib
@@ -21,16 +21,16 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CANCEL_GRACE_S = 5.0
-_AGENTS_OWN = ("agent", "no_model_call")
-"""Failures that a failed call of the model explains."""
+_AGENT_FAILURE_KINDS = ("agent", "no_model_call")
+"""Kinds of failure that a failed model call explains."""
 
 
 async def play_in_time(play: Coroutine[Any, Any, T], limit_s: float, agent: str) -> T:
-    """Return what `play` returns; a RolloutFailure if that takes longer than `limit_s`.
+    """Return the result of `play`; raise a RolloutFailure if it takes longer than `limit_s`.
 
-    It may be left behind then: its calls are refused once the session of the rollout is deleted.
+    `play` may keep running after that: its calls are refused once the rollout's session is deleted.
     """
-    playing = asyncio.ensure_future(_end_call_only(play))
+    playing = asyncio.ensure_future(_await_without_exit(play))
     try:
         await asyncio.wait({playing}, timeout=limit_s)
     finally:
@@ -38,24 +38,24 @@ async def play_in_time(play: Coroutine[Any, Any, T], limit_s: float, agent: str)
             playing.cancel()
             await asyncio.wait({playing}, timeout=_CANCEL_GRACE_S)
             if not playing.done():
-                LOG.error("%s: a rollout goes on although it was cancelled", agent)
+                LOG.error("%s: a rollout keeps running although it was canceled", agent)
     if playing.done() and not playing.cancelled():
         return playing.result()
     raise RolloutFailure(
         "timeout",
-        f"{agent!r} had not finished its rollout after {limit_s:g} s (rollout_timeout_s).\n"
-        "hint: give it more time in the config of the agent, or fewer rollouts at once (`num_samples_in_parallel`)",
+        f"{agent!r} did not finish its rollout within {limit_s:g} s (rollout_timeout_s).\n"
+        "hint: raise the limit in the agent's config, or run fewer rollouts at once (`num_samples_in_parallel`)",
         True,
     )
 
 
 async def play_in_own_thread(play: Callable[..., T], /, *args: Any) -> T:
-    """Run `play(*args)`, which may block, in a thread of its own. Cancelling this interrupts its Python code."""
+    """Run `play(*args)`, which may block, in its own thread. Canceling this interrupts its Python code."""
     outcome: Future[T] = Future()
     context = contextvars.copy_context()
 
     def work() -> None:
-        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+        with contextlib.suppress(InvalidStateError):  # nobody is waiting any more
             try:
                 result = context.run(play, *args)
             except BaseException as error:
@@ -73,18 +73,18 @@ async def play_in_own_thread(play: Callable[..., T], /, *args: Any) -> T:
 
 
 def blame_model(error: Exception, traces: Sequence[Mapping[str, Any]]) -> Exception:
-    """Return the failure of the model's last call, if that is what the code stumbled over, else `error`."""
+    """Return the failure of the last model call if that explains `error`, else `error`."""
     last = traces[-1]["error"] if traces else None
-    if last is None or (isinstance(error, RolloutFailure) and error.kind not in _AGENTS_OWN):
+    if last is None or (isinstance(error, RolloutFailure) and error.kind not in _AGENT_FAILURE_KINDS):
         return error
-    failure = RolloutFailure("model_endpoint", f"the last call of the model failed: {last}", True)
+    failure = RolloutFailure("model_endpoint", f"the last model call failed: {last}", True)
     failure.__cause__ = error
     return failure
 
 
-async def _end_call_only(play: Coroutine[Any, Any, T]) -> T:
-    """Await `play`; if it wants to end the process, that is an error of its own."""
+async def _await_without_exit(play: Coroutine[Any, Any, T]) -> T:
+    """Await `play`; turn an attempt to exit the process into an ordinary error."""
     try:
         return await play
     except BaseException as raised:
-        raise convert_exit(raised)  # noqa: B904  # it is the same error, or has its cause
+        raise convert_exit(raised)  # noqa: B904  # it is the same error, or carries it as its cause

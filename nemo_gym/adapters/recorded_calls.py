@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a session of the gateway recorded, as a conversation: the calls of a model in one dialect, and their main line.
+"""Turn the calls that a gateway session recorded into one conversation in the Responses dialect.
 
-A runner may make calls besides those of its conversation, ask for one answer several times, or rewrite what the model
-said before it sends it back. The main line is the longest row of calls of which each goes on where another has stopped.
+A runner may make side calls, ask for the same answer several times, or rewrite what the model said before sending it
+back. The main line is the longest chain of calls in which each continues the one before it.
 """
 
 import time
@@ -43,26 +43,26 @@ _TOKEN_FIELDS = {
     "completion_token_ids": "generation_token_ids",
     "logprobs": "generation_log_probs",
 }
-"""Names of the arrays: in a trace, and on an item."""
+"""Names of the token arrays: in a trace, and on an item."""
 
 
 @dataclass
 class RecordedCall:
-    """A call that the model has answered."""
+    """A call that the model answered."""
 
     params: NeMoGymResponseCreateParamsNonStreaming
     reply: NeMoGymResponse
     asked: list[Any]
-    """The items of the conversation so far, without reasoning, which may be missing from a history."""
+    """The conversation so far, without reasoning items, which a runner may leave out of the history."""
     forms: list[Form]
-    """The form of each."""
+    """The form of each item of `asked`."""
     parent: "RecordedCall | None" = None
-    """The call that this one goes on from."""
+    """The call that this one continues."""
     depth: int = 1
 
 
 def read_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
-    """Return the answered calls of a session, each with the call that it goes on from."""
+    """Return the answered calls of a session, each linked to the call it continues."""
     calls: list[RecordedCall] = []
     for trace in traces:
         if trace["error"] is not None:
@@ -78,10 +78,10 @@ def read_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
 
 
 def find_last_with_tools(calls: Sequence[RecordedCall]) -> RecordedCall | None:
-    """Return the latest of the calls that offered the most tools: how a program's main line ends.
+    """Return the last of the calls that offered the most tools, where a program's main line ends; None if none did.
 
-    Its helpers have fewer tools and end before it, however much they say; after a compaction it goes on with all of
-    its tools in a conversation of its own. None if no call offered any.
+    Subagents have fewer tools and end earlier, however long they run. After a compaction, the main agent continues with
+    all its tools in a new conversation.
     """
     most = max(calls, key=lambda call: len(call.params.tools or []))
     same = [call for call in calls if len(call.params.tools or []) == len(most.params.tools or [])]
@@ -91,11 +91,11 @@ def find_last_with_tools(calls: Sequence[RecordedCall]) -> RecordedCall | None:
 def write_response(
     calls: Sequence[RecordedCall], last: RecordedCall | None = None
 ) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
-    """Return what the model was given first, and everything that it and others said then; the usage is of all calls.
+    """Return the initial prompt, and a response with everything said after it and the usage of all calls.
 
-    `last` ends the main line; None: the last of its longest row of calls does.
+    The main line ends with `last`; None: with the last call of the longest chain.
     """
-    chain = list(_walk_up(last or _find_last(calls)))[::-1]
+    chain = list(_walk_to_root(last or _find_last(calls)))[::-1]
     usage = None
     for one in calls:
         usage = accumulate_response_usage(usage, one.reply.usage)
@@ -105,18 +105,18 @@ def write_response(
 def fill_prompt(
     params: NeMoGymResponseCreateParamsNonStreaming, given: NeMoGymResponseCreateParamsNonStreaming
 ) -> NeMoGymResponseCreateParamsNonStreaming:
-    """Return the params of a task with the prompt that the model was really given."""
+    """Return a task's params with the prompt that the model was actually given."""
     names = ("input", "instructions", "tools")
     return params.model_copy(update={name: getattr(given, name) for name in names if getattr(given, name)})
 
 
 def describe_branches(calls: Sequence[RecordedCall], last: RecordedCall | None = None) -> list[dict[str, Any]]:
-    """Return what a row tells of the calls beside the main line: their places among all calls, and what was said."""
-    places = {id(call): place for place, call in enumerate(calls)}
+    """Return the branches off the main line as a row records them: the indices of their calls, and what was said."""
+    indices = {id(call): index for index, call in enumerate(calls)}
     return [
         {
-            "begins_after_call": places[id(chain[0].parent)] if chain[0].parent is not None else None,
-            "calls": [places[id(call)] for call in chain],
+            "begins_after_call": indices[id(chain[0].parent)] if chain[0].parent is not None else None,
+            "calls": [indices[id(call)] for call in chain],
             "responses_create_params": chain[0].params.model_dump(
                 include={"input", "instructions", "tools", "model"}, exclude_unset=True
             ),
@@ -127,7 +127,7 @@ def describe_branches(calls: Sequence[RecordedCall], last: RecordedCall | None =
 
 
 def make_empty_response(message: str) -> NeMoGymResponse:
-    """Return the response of a rollout in which no model has answered."""
+    """Return the response of a rollout in which the model never answered."""
     return NeMoGymResponse.model_validate(
         {
             "id": f"resp_{uuid4().hex}",
@@ -145,39 +145,39 @@ def make_empty_response(message: str) -> NeMoGymResponse:
 
 
 def list_branches(calls: Sequence[RecordedCall], last: RecordedCall | None = None) -> list[list[RecordedCall]]:
-    """Return the calls beside the main line, which `last` ends: chains of them, in the order in which they began."""
-    known = {id(call) for call in _walk_up(last or _find_last(calls))}
+    """Return the chains of calls off the main line, which ends with `last`, in the order in which they began."""
+    known = {id(call) for call in _walk_to_root(last or _find_last(calls))}
     branches = []
     for leaf in sorted(calls, key=lambda one: one.depth, reverse=True):
-        chain = list(takewhile(lambda call: id(call) not in known, _walk_up(leaf)))
+        chain = list(takewhile(lambda call: id(call) not in known, _walk_to_root(leaf)))
         if chain:
             known.update(map(id, chain))
             branches.append(chain[::-1])
-    places = {id(call): place for place, call in enumerate(calls)}
-    return sorted(branches, key=lambda chain: places[id(chain[0])])
+    indices = {id(call): index for index, call in enumerate(calls)}
+    return sorted(branches, key=lambda chain: indices[id(chain[0])])
 
 
 def write_chain(chain: Sequence[RecordedCall]) -> list[Any]:
-    """Return everything that was said in a row of calls, from the first answer on."""
+    """Return everything said in a chain of calls, from the first answer on."""
     output = list(chain[0].reply.output)
     for call in chain[1:]:
-        output += [*_list_heard(call), *call.reply.output]
+        output += [*_list_added_items(call), *call.reply.output]
     return output
 
 
 def _find_last(calls: Sequence[RecordedCall]) -> RecordedCall:
-    """Return the last call of the longest row."""
+    """Return the last call of the longest chain."""
     return max(reversed(calls), key=lambda one: one.depth)
 
 
-def _walk_up(call: RecordedCall | None) -> Iterator[RecordedCall]:
+def _walk_to_root(call: RecordedCall | None) -> Iterator[RecordedCall]:
     while call is not None:
         yield call
         call = call.parent
 
 
 def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
-    """Return a call in the Responses dialect. The model server has understood it, so that it can be read."""
+    """Return a call in the Responses dialect. It is valid: the model server answered it."""
     answer, dialect = trace["response"], trace["dialect"]
     tokens = {name: trace[key] for key, name in _TOKEN_FIELDS.items()} if trace["prompt_token_ids"] else {}
     if dialect == "chat":
@@ -197,9 +197,9 @@ def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNon
 
 
 def _find_parent(call: RecordedCall, earlier: Sequence[RecordedCall]) -> RecordedCall | None:
-    """Return the call whose whole conversation `call` begins with.
+    """Return the earlier call whose whole conversation `call` begins with.
 
-    If there are several: the longest one, of these the one whose answer stands in the history, of these the latest.
+    Prefer the longest conversation, then one whose answer is in the history, then the latest.
     """
     found, best = None, (0, False)
     for other in reversed(earlier):
@@ -212,7 +212,7 @@ def _find_parent(call: RecordedCall, earlier: Sequence[RecordedCall]) -> Recorde
     return found
 
 
-def _list_heard(call: RecordedCall) -> list[Any]:
-    """Return what others said between the answer of the call before and this one."""
+def _list_added_items(call: RecordedCall) -> list[Any]:
+    """Return what was added, other than by the model, between the parent's answer and this call."""
     since = call.asked[len(call.parent.asked) :] if call.parent else []
     return list(dropwhile(is_from_model, since))

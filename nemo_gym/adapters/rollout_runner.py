@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of agent servers around somebody else's runner: one that owns its whole loop and only needs a model.
+"""Base classes of agent servers around a third-party runner that owns its whole loop and only needs a model.
 
     class MyRunner(RolloutRunner):
         async def play(self, task, model):
             scored = await their_library.run(task["question"], base_url=model.base_url, api_key=model.api_key)
             return RunnerResult(scored.reward, components=scored.parts)
 
-Every rollout has a base URL of its own, a session at the gateway of the model server. What the model was asked and
-answered is kept there, with token ids if it gives them, and the response of the rollout is written from that. All that
-is asked of the runner is a reward.
+Every rollout has its own base URL, a session at the model server's gateway. The session records the model calls, with
+token ids if the model returns them, and the rollout's response is built from them. The runner only returns a reward.
 
-`play` shares the event loop of the server. An asynchronous library that may block is played by a `LibraryRunner`, one
-that computes in a `nemo_gym.cpu_pool.CpuPool`, whose processes are killed when their time is over.
+`play` shares the server's event loop. Use a `LibraryRunner` for an asynchronous library that may block, and a
+`nemo_gym.cpu_pool.CpuPool`, which kills processes that exceed their time limit, for CPU-heavy work.
 """
 
 import math
@@ -50,30 +49,30 @@ _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens"
 
 @dataclass
 class RunnerResult:
-    """What a runner gives for a rollout."""
+    """The result of a rollout."""
 
     reward: float
     components: dict[str, float] = field(default_factory=dict)
-    """Named parts of the reward."""
+    """The named parts of the reward."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Numbers whose means belong into the metrics of the run."""
+    """Numbers whose means are reported in the run's metrics."""
     info: dict[str, Any] = field(default_factory=dict)
-    """Whatever else the row should keep."""
+    """Anything else to keep in the row."""
 
 
 class RolloutRunnerConfig(BaseResponsesAPIAgentConfig):
-    """Config of an agent around somebody else's runner."""
+    """Config of an agent around a third-party runner."""
 
     model_server: ModelServerRef
-    """The model that plays."""
+    """The model that plays the rollouts."""
     rollout_timeout_s: float = Field(default=3600.0, gt=0)
-    """A rollout that takes longer has failed."""
+    """A rollout that takes longer fails."""
     run_once: bool = True
-    """One for all workers of a run: the URL that a runner is given is that of the model server beside it."""
+    """One instance serves all workers of a run, since it is given the URL of the model server next to it."""
 
 
 class RunnerRunRequest(BaseRunRequest):
-    """A task; its own fields are the runner's."""
+    """A task; its extra fields are for the runner."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -84,32 +83,32 @@ class RunnerVerifyResponse(BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
     model_calls: int
-    """How many calls the model has answered, those beside the conversation included."""
+    """The number of calls the model answered, including those outside the main conversation."""
     runner_metrics: dict[str, float]
     runner_info: dict[str, Any]
 
 
 class RolloutRunner(SimpleResponsesAPIAgent):
-    """An agent whose rollouts somebody else's code plays and scores: override `play`."""
+    """An agent whose rollouts are played and scored by third-party code: override `play`."""
 
     config: RolloutRunnerConfig
 
     @abstractmethod
     async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Play one rollout of `task`, a row, and score it. What raises here is the rollout's failure.
+        """Play and score one rollout of the row `task`. An exception fails the rollout.
 
-        A model that does badly is scored; what the runner or its environment cannot do is an error, a RolloutFailure
-        where its kind is known.
+        Give a model that does badly a low score. Raise if the runner or its environment fails, with a RolloutFailure if
+        the kind of failure is known.
         """
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
         """Refuse: a runner needs a task."""
         raise HTTPException(
-            501, f"agent {self.config.name!r} plays whole rollouts only.\nhint: post a row of its dataset to /run"
+            501, f"agent {self.config.name!r} only plays whole rollouts.\nhint: post a row of its dataset to /run"
         )
 
     async def run(self, body: RunnerRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
-        """Play one rollout in a session of its own."""
+        """Play one rollout in its own session."""
         params, task = body.responses_create_params, body.model_dump(mode="json", exclude_unset=True)
         async with record_calls(self, self.config.model_server.name, body) as recording:
             result, error = None, None
@@ -126,7 +125,7 @@ class RolloutRunner(SimpleResponsesAPIAgent):
         return self._build_row(task, params, _check_result(result, self.config.name), calls)
 
     def compute_metrics(self, tasks: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean of every component of the reward and of every metric of the runner."""
+        """Return the mean of every reward component and every metric of the runner."""
         values: dict[str, list[float]] = {}
         for row in (row for rows in tasks for row in rows):
             for group in ("reward_components", "runner_metrics"):
@@ -160,35 +159,35 @@ class RolloutRunner(SimpleResponsesAPIAgent):
 class LibraryRunner(RolloutRunner):
     """A runner around an asynchronous library that may block: override `play_in_library`.
 
-    Its rollouts share an event loop in a thread of its own, so that what blocks there does not stop the server.
+    Its rollouts share an event loop in a separate thread, so that blocking it does not stop the server.
     """
 
     _loop: LibraryLoop = PrivateAttr()
 
     @abstractmethod
     async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Do what `play` does, in the loop of the library. A loop that stays blocked is replaced by another one."""
+        """Do what `play` does, in the library's event loop. A loop that stays blocked is replaced."""
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app; the loop of the library ends when it does."""
+        """Return the app; the library's event loop ends with it."""
         app = super().setup_webserver()
         self._loop = LibraryLoop(f"{self.config.name}: library")
         self._loop.close_with(app)
         return app
 
     async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Play one rollout of `task`, and score it."""
+        """Play and score one rollout of `task`."""
         return await self._loop.run(self.play_in_library, task, model)
 
 
 def read_sampling(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling settings of a row by the names that Chat Completions has for them."""
+    """Return a row's sampling settings under their Chat Completions names."""
     params = task["responses_create_params"]
     return {chat: params[name] for name, chat in _SAMPLING.items() if params.get(name) is not None}
 
 
 def _check_result(result: RunnerResult | None, agent: str) -> RunnerResult:
-    """Return `result` if all its numbers are numbers, else raise."""
+    """Return `result` if all its numbers are finite, else raise."""
     if not isinstance(result, RunnerResult):
         raise TypeError(f"`play` of {agent!r} returned {type(result).__name__}, not a RunnerResult")
     numbers = {"reward": result.reward, **result.components, **result.metrics}
@@ -196,21 +195,21 @@ def _check_result(result: RunnerResult | None, agent: str) -> RunnerResult:
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise RolloutFailure(
                 "verifier",
-                f"the runner of {agent!r} gave {number!r} as its {name}, which is no finite number.\n"
-                "hint: look at what its environment scores, such as a mean of nothing",
+                f"the runner of {agent!r} returned {number!r} as its {name}, which is not a finite number.\n"
+                "hint: check how its environment scores; it may take the mean of an empty list",
             )
     return result
 
 
 def _require_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
-    """Return the calls that were answered, of which there must be one: a reward without a model's doing is none."""
+    """Return the answered calls; raise if there are none, since a reward earned without the model does not count."""
     if calls := read_calls(traces):
         return calls
     raise blame_model(
         RolloutFailure(
             "agent",
-            "the runner gave a reward, but no call of it reached the model.\n"
-            "hint: it must use the base URL that `play` is given; its client may have read another from its settings",
+            "the runner returned a reward, but none of its calls reached the model.\n"
+            "hint: it must use the base URL passed to `play`; its client may have taken another from its own settings",
         ),
         traces,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of environments that are a function: an answer and its row in, a score out.
+"""Base class of environments that are a function: an answer and its row in, a score out.
 
 class CapitalsServer(ScoringServer):
     @staticmethod
@@ -26,26 +26,26 @@ from nemo_gym.cpu_pool import CpuPool, WorkerDied
 from nemo_gym.errors import RolloutFailure
 
 Score = float | Mapping[str, float]
-"""What an answer is worth: a number, or the named parts that it is the sum of."""
+"""The score of an answer: a number, or named parts that add up to it."""
 
 
 class ScoringServerConfig(BaseResourcesServerConfig):
     """Config of an environment that is a function."""
 
     num_processes: PositiveInt | None = None
-    """How many answers are scored at a time; None: as many as there are processors."""
+    """How many answers are scored at a time; None: one per processor."""
     scorer_timeout_seconds: PositiveFloat = 30.0
-    """How long scoring an answer may take. A rollout whose answer takes longer has failed."""
+    """The time limit for scoring an answer. A rollout whose answer takes longer fails."""
 
 
 class ScoringVerifyRequest(BaseVerifyRequest):
-    """A row with the response to it; what the scorer needs is carried along."""
+    """A row and the response to it; other fields are for the scorer."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ScoringVerifyResponse(BaseVerifyResponse):
-    """The reward, and what it was given for."""
+    """The reward, and the answer that earned it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -53,21 +53,21 @@ class ScoringVerifyResponse(BaseVerifyResponse):
 
 
 class ScoringServer(SimpleResourcesServer):
-    """Scores answers with a function, in processes apart from the server: override `score`."""
+    """Scores answers with a function, in separate processes: override `score`."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
     PRELOAD: ClassVar[tuple[str, ...]] = ()
-    """Modules that `score` needs, imported once for all processes."""
+    """Modules that `score` needs; they are imported once for all processes."""
     config: ScoringServerConfig
     _pool: CpuPool = PrivateAttr()
 
     @staticmethod
     def score(answer: str, task: dict[str, Any]) -> Score:
-        """Return what `answer` is worth for a task, which is the row without what the model is sent."""
+        """Return the score of `answer` to a task, which is the row without `responses_create_params`."""
         raise NotImplementedError("a ScoringServer needs a static method `score(answer, task)`")
 
     def extract_answer(self, text: str) -> str | None:
-        r"""Return the answer of a reply: in `<answer>` tags, else in the first `\boxed{}`, else all of it."""
+        r"""Return the answer in a reply: from `<answer>` tags, else from the first `\boxed{}`, else all of it."""
         said = grading.strip_thinking(text)
         if (tagged := grading.tagged(said, "answer")) is not None:
             return tagged
@@ -75,7 +75,7 @@ class ScoringServer(SimpleResourcesServer):
         return boxes[0] if boxes else said or None
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with processes that end when it does; none is started before there is something to score."""
+        """Return the app. The scoring processes end with it; none starts before there is an answer to score."""
         app = super().setup_webserver()
         module = type(self).score.__module__
         preload = (*self.PRELOAD, *([module] if module != "__main__" else ()))
@@ -84,28 +84,28 @@ class ScoringServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: ScoringVerifyRequest) -> ScoringVerifyResponse:  # type: ignore[override]
-        """Score the answer; a reply without one is worth 0."""
+        """Score the answer; a reply without one scores 0."""
         answer = self.extract_answer(grading.assistant_text(body.response))
         score: Score = 0.0 if answer is None else await self.score_answer(answer, dict(body.model_extra or {}))
-        further: dict[str, Any] = {"reward_components": dict(score)} if isinstance(score, Mapping) else {}
+        extra: dict[str, Any] = {"reward_components": dict(score)} if isinstance(score, Mapping) else {}
         reward = math.fsum(score.values()) if isinstance(score, Mapping) else score
-        return ScoringVerifyResponse(**dict(body), reward=reward, extracted_answer=answer, **further)
+        return ScoringVerifyResponse(**dict(body), reward=reward, extracted_answer=answer, **extra)
 
     async def score_answer(self, answer: str, task: dict[str, Any]) -> Score:
-        """Run `score` in a process; a RolloutFailure if it raises, takes too long, or returns no number."""
+        """Run `score` in a process; raise a RolloutFailure if it raises, times out, or returns no finite number."""
         try:
             score = await self._pool.run(type(self).score, answer, task)
         except (TimeoutError, WorkerDied) as error:
             raise RolloutFailure(
                 "verifier",
                 f"the answer could not be scored: {error}\n"
-                "hint: allow more with `scorer_timeout_seconds`, or see what the scorer does with this answer",
+                "hint: raise `scorer_timeout_seconds`, or check what the scorer does with this answer",
             ) from error
         parts = score.values() if isinstance(score, Mapping) else [score]
         if not all(isinstance(part, int | float) and math.isfinite(part) for part in parts):
             raise RolloutFailure(
                 "verifier",
-                f"the scorer returned {score!r:.200}, which is no finite number.\n"
-                "hint: `score` returns a number, or named numbers whose sum is the reward",
+                f"the scorer returned {score!r:.200}, which is not a finite number.\n"
+                "hint: return a number, or named numbers that add up to the reward",
             )
         return {name: float(part) for name, part in score.items()} if isinstance(score, Mapping) else float(score)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym import SYSTEM:ID`: an environment of another system as a config and a dataset that `gym eval run` plays.
+"""`gym import SYSTEM:ID`: write a config and a dataset that let `gym eval run` play another system's environment.
 
-The rows come from the catalogue of the system's adapter, in the virtual environment that its server runs in; the config
-is the one of the adapter's folder, with these rows and whatever else the environment needs. `gym list environments
---from SYSTEM` asks the same catalogue.
+The rows come from the catalogue of the system's adapter, run in the virtual environment of its server. The config is
+that of the adapter's folder, plus these rows and anything else the environment needs. `gym list environments --from
+SYSTEM` uses the same catalogue.
 """
 
 import asyncio
@@ -39,35 +39,35 @@ _AGENTS = "responses_api_agents"
 
 
 class ImportConfig(BaseNeMoGymCLIConfig):
-    """Import an environment of another system: write a config and a seeded dataset for it."""
+    """Import another system's environment: write a config and a seeded dataset for it."""
 
     environment: str = Field(description="The environment, as SYSTEM:ID.")
-    rows: PositiveInt = Field(default=100, description="How many rows the dataset has.")
-    seed: int = Field(default=0, ge=0, description="Decides what the rows are.")
+    rows: PositiveInt = Field(default=100, description="The number of rows in the dataset.")
+    seed: int = Field(default=0, ge=0, description="The seed that determines the rows.")
     output_dirpath: str = Field(default="imported", description="The folder for the two files.")
     options: list[str] = Field(
         default_factory=list,
-        description="Settings of the environment as key=value: the value is JSON, or else a text.",
+        description="Settings of the environment as key=value; the value is JSON, else plain text.",
     )
     requirements: list[str] = Field(
-        default_factory=list, description="Packages that the environment needs beside its library: names or paths."
+        default_factory=list, description="Packages the environment needs besides its library: names or paths."
     )
-    overwrite: bool = Field(default=False, description="Replace files that differ from what is to be written.")
+    overwrite: bool = Field(default=False, description="Replace existing files that differ.")
     json_summary: bool = Field(default=False, alias="json", description="Print the paths and the command as JSON.")
 
 
 def import_environment(overrides: list[str]) -> int:
-    """Write the config and the dataset of an environment, and say how to play it."""
+    """Write an environment's config and dataset, and print the command that plays it."""
     config = parse_config(overrides, needs_model=False)
     settings = read_settings(ImportConfig, config)
     system, environment_id = _split_name(settings.environment)
     options = dict(map(_parse_option, settings.options))
-    asked = list(dict.fromkeys(map(_resolve_requirement, settings.requirements)))
-    imported, requirements = _fetch_rows(config, system, environment_id, settings, options, asked)
+    requirements = list(dict.fromkeys(map(_resolve_requirement, settings.requirements)))
+    imported, requirements = _fetch_rows(config, system, environment_id, settings, options, requirements)
     name = _choose_name(system, environment_id)
     dataset, config_file = (Path(settings.output_dirpath) / f"{name}{suffix}" for suffix in (".jsonl", ".yaml"))
     blocks = _make_blocks(system, name, imported.config, requirements, dataset)
-    header = f"# {_spell_command(settings)}\n"
+    header = f"# {_build_command(settings)}\n"
     rows = imported.rows or []
     _write(
         {
@@ -88,7 +88,7 @@ def import_environment(overrides: list[str]) -> int:
 
 
 def list_environments(overrides: list[str], name: str) -> list[dict[str, Any]]:
-    """Return the id and the description of everything that a system offers."""
+    """Return the id and description of each of a system's environments."""
     config = parse_config(overrides, needs_model=False)
     return _open_catalogue(config, SYSTEMS[name], []).list_environments()
 
@@ -97,19 +97,19 @@ def _split_name(name: str) -> tuple[System, str]:
     system, _, environment_id = name.partition(":")
     if system not in SYSTEMS:
         raise UsageError(
-            f"{name!r} names no system: there is no {system!r}. {did_you_mean(system, SYSTEMS)}\n"
+            f"{name!r} does not name a known system: there is no {system!r}. {did_you_mean(system, SYSTEMS)}\n"
             "hint: write SYSTEM:ID, such as reasoning_gym:chain_sum"
         )
     if not environment_id:
         raise UsageError(
             f"which environment of {system}? Write {system}:ID; an ID is {SYSTEMS[system].id_form}.\n"
-            f"hint: `gym list environments --from {system}` shows what there is"
+            f"hint: `gym list environments --from {system}` lists them"
         )
     return SYSTEMS[system], environment_id
 
 
 def _choose_name(system: System, environment_id: str) -> str:
-    """Return the name of the files and of the servers; a path is known by its last part."""
+    """Return the name for the files and servers; a path is shortened to its last part."""
     *above, last = environment_id.split("/")
     shown = last if len(above) > 1 and "://" not in environment_id else environment_id
     return re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{shown}").strip("_")
@@ -126,7 +126,7 @@ def _parse_option(text: str) -> tuple[str, Any]:
 
 
 def _resolve_requirement(text: str) -> str:
-    """Return a path as an absolute one, since servers run in other folders; a package stays as it is."""
+    """Return an existing path as an absolute one, since servers run in other folders; leave anything else unchanged."""
     return os.path.abspath(text) if (os.sep in text or text.startswith(".")) and Path(text).exists() else text
 
 
@@ -141,7 +141,7 @@ def _fetch_rows(
     options: dict[str, Any],
     requirements: list[str],
 ) -> tuple[ImportedRows, list[str]]:
-    """Return the rows, and the packages that the environment needs: those asked for and those that turn out."""
+    """Return the rows and all packages the environment needs: those given, and those its catalogue adds."""
     installs_id = system.installs_ids and not requirements and os.sep not in environment_id
     refusal: CatalogueRefusal | None = None
     while True:
@@ -157,7 +157,7 @@ def _fetch_rows(
             if refusal is not None or not installs_id:
                 raise
             refusal, requirements = error, [environment_id, *requirements]
-            render.note(f"{system.name} does not know {environment_id!r}; trying a package of that name")
+            render.note(f"{system.name} does not know {environment_id!r}; trying to install a package of that name")
             continue
         except VenvBuildError as error:
             if refusal is None:
@@ -169,13 +169,13 @@ def _fetch_rows(
     if not imported.rows:
         raise GymError(
             f"{settings.environment} has no rows.\n"
-            f"hint: `gym list environments --from {system.name}` says what an environment needs"
+            f"hint: `gym list environments --from {system.name}` shows what each environment needs"
         )
     return imported, requirements
 
 
 def _open_catalogue(config: DictConfig, system: System, requirements: list[str]) -> Catalogue:
-    """Return the catalogue of a system; the virtual environment of its adapter is built if it is not there yet."""
+    """Return a system's catalogue; build its adapter's virtual environment first if it does not exist."""
     folder = server_folder(*system.folder.split("/"))
     plan = plan_venv(folder, venv_settings(config), of_instance=requirements)
     asyncio.run(build_venvs(config, [plan], render.note))
@@ -186,47 +186,47 @@ def _open_catalogue(config: DictConfig, system: System, requirements: list[str])
 
 
 def _make_blocks(
-    system: System, name: str, further: dict[str, dict[str, Any]], requirements: list[str], dataset: Path
+    system: System, name: str, additions: dict[str, dict[str, Any]], requirements: list[str], dataset: Path
 ) -> dict[str, Any]:
-    """Return the config of the adapter's folder for one environment, with instances that are named after it."""
+    """Return the adapter's config for one environment, with its servers named after it."""
     folder = server_folder(*system.folder.split("/"))
     template = load_file(folder / "configs" / f"{folder.name}.yaml").config
     plain: Any = OmegaConf.to_container(template, resolve=False)
     names: dict[str, str] = {}
     for instance, block in plain.items():
-        kind, impl, own = _open_block(block)
+        kind, impl, own = _unpack_block(block)
         is_adapter = f"{kind}/{impl}" == system.folder
         if not is_adapter and kind != _AGENTS:
             continue
         names[instance] = name if is_adapter else f"{name}_{impl}"
         if is_adapter:
-            own.update({**further.get("server", {}), **({"requirements": requirements} if requirements else {})})
+            own.update({**additions.get("server", {}), **({"requirements": requirements} if requirements else {})})
         if kind == _AGENTS:
-            own.update(further.get("agent", {}))
+            own.update(additions.get("agent", {}))
             own["datasets"] = [{"name": name, "type": "example", "jsonl_fpath": str(dataset), "num_repeats": 1}]
-    return {names.get(instance, instance): _rename(block, names) for instance, block in plain.items()}
+    return {names.get(instance, instance): _rename_references(block, names) for instance, block in plain.items()}
 
 
-def _open_block(block: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the type, the implementation and the settings of a server."""
+def _unpack_block(block: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the type, implementation and settings of a server."""
     ((kind, impls),) = block.items()
     ((impl, own),) = impls.items()
     return kind, impl, own
 
 
-def _rename(value: Any, names: dict[str, str]) -> Any:
-    """Return a config whose references to servers are those to their new names."""
+def _rename_references(value: Any, names: dict[str, str]) -> Any:
+    """Return a config whose references to servers use their new names."""
     if isinstance(value, list):
-        return [_rename(one, names) for one in value]
+        return [_rename_references(one, names) for one in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"type", "name"}:
         return {**value, "name": names.get(value["name"], value["name"])}
-    return {key: _rename(one, names) for key, one in value.items()}
+    return {key: _rename_references(one, names) for key, one in value.items()}
 
 
-def _spell_command(settings: ImportConfig) -> str:
-    """Return the command that writes these files again; the place of the files is left out, and so are secrets."""
+def _build_command(settings: ImportConfig) -> str:
+    """Return the command that writes these files again, without the output folder and with secrets masked."""
     words = ["gym", "import", settings.environment, "--rows", str(settings.rows), "--seed", str(settings.seed)]
     for text in settings.options:
         key = text.partition("=")[0]
@@ -237,11 +237,11 @@ def _spell_command(settings: ImportConfig) -> str:
 
 
 def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
-    """Write the files, all or none; one that is there and says something else is not touched unless asked for."""
+    """Write all files or none; replace existing files with other content only if `overwrite` is set."""
     different = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
     if different and not overwrite:
         raise GymError(
-            f"{', '.join(map(str, different))}: there already, with other content. Nothing was written.\n"
+            f"{', '.join(map(str, different))}: already there, with different content. Nothing was written.\n"
             "hint: choose another --output-dir, or replace it with --overwrite"
         )
     for path, content in files.items():

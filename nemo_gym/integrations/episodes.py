@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Episodes in a running resources server, for systems that bring a loop of their own.
+"""Play episodes in a running resources server, for systems that bring their own loop.
 
     episode = await EpisodeServer(client, "blackjack").begin(row)
     episode.start.messages, episode.start.tools
     step = await episode.act("<action>stand</action>")
     step.observation, step.reward, step.terminated
 
-There are two kinds of server. One scores every step (`/reset`, `/step`, `/close`). The other scores the answer
-(`/seed_session`, tools if it has any, `/verify`): a tool call brings what the tool says, and a text is the answer that
-ends the episode. What the model does wrong is answered or scored; a server that fails raises, and gives no reward.
+There are two kinds of server. One scores every step (`/reset`, `/step`, `/close`). The other scores the final answer
+(`/seed_session`, tools if it has any, `/verify`): a tool call returns the tool's output, and a text is the answer that
+ends the episode. A mistake of the model is answered or scored. A failure of the server raises; it is never a reward.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
 
 
 class EpisodeError(GymError):
-    """An episode cannot be begun, or cannot go on."""
+    """An episode cannot start or continue."""
 
 
 @dataclass(frozen=True)
@@ -55,41 +55,41 @@ class ToolUse:
 
 
 Action = str | ToolUse
-"""A tool call, or what the model writes."""
+"""A tool call, or the text that the model writes."""
 
 
 @dataclass(frozen=True)
 class EpisodeStart:
-    """What the model is given before its first action."""
+    """What the model gets before its first action."""
 
     messages: list[dict[str, Any]]
     """Chat messages, each with a role and content."""
     tools: list[dict[str, Any]]
-    """The tools that may be called, as the Responses API describes functions."""
+    """The available tools, as function definitions of the Responses API."""
     info: dict[str, Any]
-    """What else the server says."""
+    """Anything else the server returns."""
 
 
 @dataclass(frozen=True)
 class EpisodeStep:
-    """What an action led to."""
+    """The result of an action."""
 
     observation: str
-    """What the model is told next; empty at the end of most episodes."""
+    """What the model sees next; usually empty at the end of an episode."""
     reward: float | None
-    """The reward of this action; None if it has none, because the answer alone is scored."""
+    """The reward of this action; None if only the final answer is scored."""
     terminated: bool
-    """Whether the environment reached an end."""
+    """Whether the episode reached its end."""
     truncated: bool
-    """Whether it was cut off."""
+    """Whether the episode was cut off."""
     info: dict[str, Any]
-    """What else the server says, such as the parts of a reward."""
+    """Anything else the server returns, such as the parts of a reward."""
 
 
 def read_action(text: str, *, offers_tools: bool) -> Action:
-    """Return the action that `text` stands for: `{"tool": NAME, "arguments": {...}}` is a call, all else is an answer.
+    """Return the action in `text`: `{"tool": NAME, "arguments": {...}}` is a tool call, anything else is an answer.
 
-    Where a task offers no tools, every text is an answer.
+    If the task offers no tools, every text is an answer.
     """
     if not offers_tools:
         return text
@@ -106,7 +106,7 @@ def read_action(text: str, *, offers_tools: bool) -> Action:
 
 
 def render_messages(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Return chat messages as one text; a single message is its content alone."""
+    """Return chat messages as one text; for a single message, just its content."""
     texts = [(str(message.get("role")), _read_content(message.get("content"))) for message in messages]
     return texts[0][1] if len(texts) == 1 else "\n\n".join(f"{role}: {text}" for role, text in texts)
 
@@ -118,22 +118,22 @@ def _read_content(content: Any) -> str:
 
 
 class RowCursor:
-    """Hands out the rows of a dataset in turn, and from the first again after the last."""
+    """Hands out the rows of a dataset in turn, starting over after the last."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], name: str = "the dataset") -> None:
         self.rows = [read_row(row, f"row {number} of {name}") for number, row in enumerate(rows, 1)]
         self._next = 0
 
     def seek(self, seed: int) -> None:
-        """Let the next row be the one that `seed` stands for: its number, counted round and round."""
+        """Continue with row number `seed`, modulo the number of rows."""
         self._next = seed
 
     def take(self) -> dict[str, Any]:
-        """Return the next row; EpisodeError if there are none at all."""
+        """Return the next row; raise EpisodeError if there are no rows."""
         if not self.rows:
             raise EpisodeError(
-                "an episode needs a row to play, and there is no dataset to take one from.\n"
-                "hint: give the row with the reset, or name a dataset of rows"
+                "an episode needs a row, and there is no dataset to take one from.\n"
+                "hint: pass a row with the reset, or name a dataset"
             )
         row = self.rows[self._next % len(self.rows)]
         self._next += 1
@@ -154,7 +154,7 @@ class ServerEpisode(ABC):
         self._cookies: dict[str, Any] = {}
         self._n_calls = 0
         self.is_over = False
-        """Whether no action can follow: the end was reached, or an action failed and nobody knows how far it got."""
+        """Whether no action can follow: the episode has ended, or an action failed and its effect is unknown."""
 
     @property
     def offers_tools(self) -> bool:
@@ -162,23 +162,23 @@ class ServerEpisode(ABC):
         return bool(self.start.tools)
 
     async def act(self, action: Action) -> EpisodeStep:
-        """Act, and return what came of it; raises if the server fails, after which the episode is over."""
+        """Take an action and return its result; if the server fails, raise, and the episode is over."""
         if self.is_over:
-            raise EpisodeError("the episode is over.\nhint: begin another one with a reset")
+            raise EpisodeError("the episode is over.\nhint: start another one with a reset")
         self.is_over = True
         step = await (self._call_tool(action) if isinstance(action, ToolUse) else self._say(action))
         if step.reward is not None and not math.isfinite(step.reward):
-            raise RolloutFailure("no_reward", f"{self._server!r} gave the reward {step.reward!r}, which is no number")
+            raise RolloutFailure("no_reward", f"{self._server!r} returned the non-finite reward {step.reward!r}")
         self.is_over = step.terminated or step.truncated
         return step
 
     @abstractmethod
     async def begin(self) -> None:
-        """Open the session and set `start`; for `EpisodeServer`, which calls it once."""
+        """Open the session and set `start`. Only `EpisodeServer` calls this, once."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let the server free what it holds; no further action is possible."""
+        """Let the server free the session; no further action is possible."""
 
     @abstractmethod
     async def _say(self, text: str) -> EpisodeStep: ...
@@ -186,12 +186,12 @@ class ServerEpisode(ABC):
     @abstractmethod
     async def _call_tool(self, call: ToolUse) -> EpisodeStep: ...
 
-    def _set_start(self, begun: EnvResetResponse) -> None:
-        tools = self._params.model_dump(mode="json")["tools"] if begun.tools is None else begun.tools
-        self.start = EpisodeStart([*list_messages(self._row), *_to_messages(begun.observation)], tools, begun.info)
+    def _set_start(self, reply: EnvResetResponse) -> None:
+        tools = self._params.model_dump(mode="json")["tools"] if reply.tools is None else reply.tools
+        self.start = EpisodeStart([*list_messages(self._row), *_to_messages(reply.observation)], tools, reply.info)
 
     def _build_response(self, **message: Any) -> dict[str, Any]:
-        """Return a chat message of the assistant as a response, its thinking apart from what it says."""
+        """Return an assistant's chat message as a response, with thinking and text in separate items."""
         completion = NeMoGymChatCompletion.model_validate(
             {
                 "id": uuid4().hex,
@@ -207,8 +207,8 @@ class ServerEpisode(ABC):
     def _build_call(self, call: ToolUse) -> dict[str, Any]:
         self._n_calls += 1
         function = {"name": call.name, "arguments": orjson.dumps(call.arguments).decode()}
-        called = {"id": f"call_{self._n_calls}", "type": "function", "function": function}
-        return self._build_response(content=None, tool_calls=[called])
+        tool_call = {"id": f"call_{self._n_calls}", "type": "function", "function": function}
+        return self._build_response(content=None, tool_calls=[tool_call])
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
         reply = await self._client.post(self._server, path, json=dict(body), cookies=self._cookies)
@@ -216,7 +216,7 @@ class ServerEpisode(ABC):
         return reply
 
     async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Post, and return the object of the reply; raises for any other reply."""
+        """Post and return the JSON object of the reply; raise if it is anything else."""
         reply = await self._post(path, body)
         await raise_for_status(reply)
         answer = await get_response_json(reply)
@@ -250,8 +250,8 @@ class SteppedEpisode(ServerEpisode):
     async def _step(self, response: dict[str, Any]) -> EpisodeStep:
         step = EnvStepResponse.model_validate(await self._ask("/step", {**self._row, RESPONSE_KEY_NAME: response}))
         outputs = [str(one["output"]) for one in step.info.get("tool_outputs") or ()]
-        told = "\n".join(filter(None, [*outputs, render_messages(_to_messages(step.observation))]))
-        return EpisodeStep(told, step.reward, step.terminated, step.truncated, step.info)
+        text = "\n".join(filter(None, [*outputs, render_messages(_to_messages(step.observation))]))
+        return EpisodeStep(text, step.reward, step.terminated, step.truncated, step.info)
 
 
 def _to_messages(observation: Observation) -> list[dict[str, Any]]:
@@ -261,14 +261,14 @@ def _to_messages(observation: Observation) -> list[dict[str, Any]]:
 
 
 class VerifiedEpisode(ServerEpisode):
-    """An episode in a server that scores the answer; until then, its tools may be called."""
+    """An episode in a server that scores the final answer; tools may be called before that."""
 
     mcp: dict[str, Any] | None = None
-    """The `url` and `headers` by which MCP clients call the tools of this session; None if none are offered there."""
+    """The `url` and `headers` with which MCP clients call this session's tools; None if it offers none over MCP."""
 
     def __init__(self, client: ServerClient, server: str, row: Mapping[str, Any]) -> None:
         super().__init__(client, server, row)
-        self._said = list[dict[str, Any]]()
+        self._items = list[dict[str, Any]]()
 
     async def begin(self) -> None:
         seeded = await self._ask("/seed_session", self._row)
@@ -281,19 +281,19 @@ class VerifiedEpisode(ServerEpisode):
         self.is_over = True
 
     def add_call(self, call: ToolUse, output: str) -> None:
-        """Note a tool call that was made in this session by other means, such as MCP, for the verifier to see."""
+        """Record a tool call made by other means, such as MCP, so that the verifier sees it."""
         response = self._build_call(call)
-        called = response["output"][-1]["call_id"]
-        self._said += response["output"]
-        self._said.append({"type": "function_call_output", "call_id": called, "output": output})
+        call_id = response["output"][-1]["call_id"]
+        self._items += response["output"]
+        self._items.append({"type": "function_call_output", "call_id": call_id, "output": output})
 
     async def _say(self, text: str) -> EpisodeStep:
         response = self._build_response(content=text)
-        response["output"] = [*self._said, *response["output"]]
+        response["output"] = [*self._items, *response["output"]]
         verified = await self._ask("/verify", {**self._row, RESPONSE_KEY_NAME: response})
         rollout = TrainableRollout.from_row(verified)
         if rollout.failure is not None or rollout.reward is None:
-            raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {self._server!r} gave no reward")
+            raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {self._server!r} returned no reward")
         known = {*self._row, RESPONSE_KEY_NAME, "reward"}
         info = {key: value for key, value in verified.items() if key not in known and not key.startswith("_ng_")}
         return EpisodeStep("", rollout.reward, terminated=True, truncated=False, info=info)
@@ -326,22 +326,22 @@ def _raise_crash(tool: str, reply: aiohttp.ClientResponse, text: str) -> None:
 
 
 class EpisodeServer:
-    """A running resources server, by its name in the config."""
+    """A running resources server, given by its name in the config."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
         self._client, self.name = client, name
         self._episode_class: type[ServerEpisode] | None = None
 
     async def begin(self, row: Mapping[str, Any]) -> ServerEpisode:
-        """Begin an episode with the task `row`."""
+        """Start an episode of the task `row`."""
         if self._episode_class is None:
             self._episode_class = SteppedEpisode if await self._scores_steps() else VerifiedEpisode
-        episode = self._episode_class(self._client, self.name, read_row(row, "what is to be played"))
+        episode = self._episode_class(self._client, self.name, read_row(row, "`row`"))
         await episode.begin()
         return episode
 
     async def _scores_steps(self) -> bool:
-        # The document and not a probe: a server that takes calls of any name would seem to have every route.
+        # Read the OpenAPI document, do not probe: a server that accepts any tool name would seem to have every route.
         reply = await self._client.get(self.name, "/openapi.json")
         await raise_for_status(reply)
         paths = as_mapping(as_mapping(await get_response_json(reply)).get("paths"))

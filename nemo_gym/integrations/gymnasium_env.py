@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resources server as an environment of Farama's gymnasium, made for 1.4.0.
+"""Use a resources server as an environment of Farama's gymnasium, made for 1.4.0.
 
     env = make_env("blackjack", "resources_servers/blackjack/data/example.jsonl")
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step("<action>stand</action>")
 
-Observations and actions are texts. An action that is JSON of the form `{"tool": NAME, "arguments": {...}}` calls a
-tool, if the task offers any; every other text is what the model says, which a server that verifies takes as the answer.
-An action without a reward of its own gives 0.0. A server that fails raises: no reward stands for a failure.
+Observations and actions are texts. If the task offers tools, a JSON action `{"tool": NAME, "arguments": {...}}` calls
+one; any other text is the model's reply, which a server that verifies takes as the answer. An action without a reward
+of its own returns 0.0. A failure of the server raises; it is never a reward.
 """
 
 import functools
@@ -31,7 +31,7 @@ from nemo_gym.integrations.playing import open_rollout_loop, read_tasks
 from nemo_gym.integrations.scoring import connect
 
 GYMNASIUM_VERSION = "1.4.0"
-"""The version of gymnasium that this module was made for and tested with."""
+"""The gymnasium version that this module was written for and tested with."""
 
 
 def make_env(
@@ -42,14 +42,13 @@ def make_env(
     config_paths: Sequence[str] = (),
     overrides: Sequence[str] = (),
 ) -> Any:
-    """Return a `gymnasium.Env` that plays in the resources server `server`; MissingLibrary without gymnasium.
+    """Return a `gymnasium.Env` that plays in the resources server `server`; raise MissingLibrary without gymnasium.
 
-    `reset` begins with the next of `rows`, a JSONL file or rows as they are; with a seed, with the row that has this
-    number, counted round and round; or with `options={"row": ...}`. `info` of a reset has the prompt as chat `messages`
-    and the `tools` of the task.
+    `reset` takes the next of `rows` (a JSONL file or a sequence of rows), the row numbered `seed`, modulo their count,
+    or the one in `options={"row": ...}`. Its `info` has the prompt as chat `messages` and the task's `tools`.
 
-    The server is one of those that run, by the head server at `head_server` (`host:port`) or where the config of this
-    process says. With `config_paths` and `overrides`, which are those of `gym env start`, the servers are started in
+    By default the server is already running, and is found through the head server at `head_server` (`host:port`) or the
+    one in this process's config. With `config_paths` and `overrides`, as for `gym env start`, servers are started in
     this process, shared by all its environments, and stopped when the last of these is closed.
     """
     return build_env_class()(server, rows, head_server=head_server, config_paths=config_paths, overrides=overrides)
@@ -57,7 +56,7 @@ def make_env(
 
 @functools.cache
 def build_env_class() -> type[Any]:
-    """Return the class of environments; MissingLibrary without gymnasium."""
+    """Return the environment class; raise MissingLibrary without gymnasium."""
     gymnasium = import_library("gymnasium", "Env", package="gymnasium", version=GYMNASIUM_VERSION)
 
     class ServerEnv(gymnasium.Env):  # type: ignore[name-defined]
@@ -95,7 +94,7 @@ def build_env_class() -> type[Any]:
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
             episode = self._episode
             if episode is None:
-                raise EpisodeError("no episode has begun.\nhint: call `reset` first")
+                raise EpisodeError("no episode has started.\nhint: call `reset` first")
             step = self._loop.wait(episode.act(read_action(action, offers_tools=episode.offers_tools)))
             reward = 0.0 if step.reward is None else step.reward
             return step.observation, reward, step.terminated, step.truncated, step.info
@@ -132,28 +131,28 @@ def _build_space_class() -> type[Any]:
             return isinstance(x, str)
 
         def __reduce__(self) -> tuple[Any, ...]:
-            return _make_text_space, (), self.__dict__  # a class that is made here cannot be pickled by its name
+            return _make_text_space, (), self.__dict__  # a class defined in a function cannot be pickled by name
 
     return AnyText
 
 
 @functools.cache
 def _open_shared_loop(pid: int) -> LoopThread:
-    """Return the event loop of process `pid`. A forked one needs its own: threads do not follow into it."""
+    """Return the event loop of process `pid`. A forked process needs its own: threads do not survive a fork."""
     return open_rollout_loop("nemo-gym-env")
 
 
-_users = Counter[LiveGym]()
-"""How many environments play in servers of this process, which stop with the last of them."""
+_env_counts = Counter[LiveGym]()
+"""How many environments use the servers started in this process, which stop with the last of them."""
 
 
 async def _join_servers(config_paths: Sequence[str], overrides: Sequence[str]) -> LiveGym:
     gym = await LiveGym.of_process(config_paths, overrides)
-    _users[gym] += 1
+    _env_counts[gym] += 1
     return gym
 
 
 async def _leave_servers(gym: LiveGym) -> None:
-    _users[gym] -= 1
-    if not _users[gym]:
+    _env_counts[gym] -= 1
+    if not _env_counts[gym]:
         await gym.close()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources servers over the protocol of OpenEnv, made for openenv-core 0.3.0, which is not needed to serve.
+"""Serve resources servers over OpenEnv's protocol, made for openenv-core 0.3.0, which need not be installed.
 
     GenericEnvClient(base_url="http://127.0.0.1:8123/NAME")     NAME: a resources server of the config
 
-A WebSocket at `/NAME/ws` is a session, and there may be any number of them at once. A reset begins with the next row of
-the server's dataset, the row of a `seed`, or the `row` that it is given; an action has a `text` or calls a `tool`. When
-the WebSocket closes, the episode ends and the server forgets its state. What a server does wrong is an error of the
-protocol, never a reward. MCP is not spoken here: `gym env start --as mcp` offers tools that way.
+A WebSocket at `/NAME/ws` is a session; any number may be open at once. A reset takes the next row of the server's
+dataset, the row that a `seed` selects, or the `row` passed to it. An action has a `text` or calls a `tool`. When the
+WebSocket closes, the episode ends and the server discards its state. A failure of the server is a protocol error, never
+a reward. MCP is not supported here; use `gym env start --as mcp`.
 
-This is served by aiohttp: uvicorn would need another package for WebSockets.
+This runs on aiohttp, because uvicorn would need another package for WebSockets.
 """
 
 import logging
@@ -43,7 +43,7 @@ from nemo_gym.integrations.episodes import (
 from nemo_gym.server_utils import ServerClient
 
 OPENENV_VERSION = "0.3.0"
-"""The version of openenv-core whose clients this was made for and tested with."""
+"""The version of openenv-core whose clients this was written for and tested with."""
 LOG = logging.getLogger(__name__)
 
 _MAX_MESSAGE_BYTES = 100 * 2**20
@@ -51,17 +51,17 @@ _STOP_GRACE_S = 5.0
 
 
 class OpenEnvAction(BaseModel):
-    """What the model says, or a call of one of the task's tools."""
+    """What the model says, or a call to one of the task's tools."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str | None = Field(default=None, description="What the model says; servers that verify take it as the answer")
     tool: str | None = Field(default=None, description="Name of the tool to call")
     arguments: dict[str, Any] = Field(default_factory=dict, description="Arguments of the tool call")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Not looked at")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Ignored")
 
     @model_validator(mode="after")
-    def _has_one_meaning(self) -> "OpenEnvAction":
+    def _require_text_or_tool(self) -> "OpenEnvAction":
         if (self.text is None) == (self.tool is None):
             raise ValueError('an action has either a "text" or a "tool"')
         return self
@@ -72,31 +72,31 @@ class OpenEnvAction(BaseModel):
 
 
 class OpenEnvObservation(BaseModel):
-    """What the model is told, and how the episode stands."""
+    """What the model sees, and the status of the episode."""
 
-    text: str = Field(description="What the model is told, as one text")
+    text: str = Field(description="What the model sees, as one text")
     messages: list[dict[str, Any]] = Field(default_factory=list, description="After a reset: the prompt, as messages")
     tools: list[dict[str, Any]] = Field(default_factory=list, description="After a reset: the tools of the task")
     truncated: bool = Field(default=False, description="Whether the episode was cut off before its end")
-    info: dict[str, Any] = Field(default_factory=dict, description="What else the server says")
+    info: dict[str, Any] = Field(default_factory=dict, description="Anything else the server returns")
     done: bool = Field(default=False, description="Whether the episode is over")
     reward: float | None = Field(default=None, description="Reward of the last action, if it has one")
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the observation in the form in which it is sent."""
+        """Return the observation in the wire format."""
         content = self.model_dump(mode="json")
         return {"reward": content.pop("reward"), "done": content.pop("done"), "observation": content}
 
 
 class OpenEnvState(BaseModel):
-    """How far the episode is."""
+    """The progress of the episode."""
 
     episode_id: str | None = None
     step_count: int = 0
 
 
 class OpenEnvReset(BaseModel):
-    """What an episode is to begin with; other keys are for other environments."""
+    """How to start an episode; other keys are ignored."""
 
     seed: int | None = Field(default=None, ge=0)
     episode_id: str | None = Field(default=None, max_length=255)
@@ -104,15 +104,15 @@ class OpenEnvReset(BaseModel):
 
 
 class OpenEnvStep(BaseModel):
-    """One action without a session, in an episode that begins with `row`."""
+    """One action without a session, in an episode of `row`."""
 
     action: OpenEnvAction
     row: dict[str, Any]
 
 
 @dataclass
-class _Offered:
-    """A resources server, and the rows that its episodes begin with."""
+class _Environment:
+    """A resources server, and the rows for its episodes."""
 
     server: EpisodeServer
     rows: RowCursor
@@ -120,17 +120,17 @@ class _Offered:
 
 @dataclass
 class _OpenEnvSession:
-    """What a client has going on."""
+    """A client's session."""
 
-    offered: _Offered
+    environment: _Environment
     episode: ServerEpisode | None = None
     state: OpenEnvState = field(default_factory=OpenEnvState)
 
     async def reset(self, given: OpenEnvReset) -> OpenEnvObservation:
         await self.close()
         if given.seed is not None:
-            self.offered.rows.seek(given.seed)
-        self.episode = await self.offered.server.begin(given.row or self.offered.rows.take())
+            self.environment.rows.seek(given.seed)
+        self.episode = await self.environment.server.begin(given.row or self.environment.rows.take())
         self.state = OpenEnvState(episode_id=given.episode_id or uuid4().hex)
         start = self.episode.start
         return OpenEnvObservation(
@@ -139,7 +139,7 @@ class _OpenEnvSession:
 
     async def step(self, action: OpenEnvAction) -> OpenEnvObservation:
         if self.episode is None:
-            raise EpisodeError("no episode has begun.\nhint: reset first")
+            raise EpisodeError("no episode has started.\nhint: reset first")
         step = await self.episode.act(action.read())
         self.state.step_count += 1
         done = step.terminated or step.truncated
@@ -157,7 +157,7 @@ class _OpenEnvSession:
 
 
 async def _answer(session: _OpenEnvSession, text: str) -> dict[str, Any] | None:
-    """Return the reply to one message of a session; None if the client wants to end it."""
+    """Return the reply to one message of a session; None if the client ends the session."""
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -180,11 +180,11 @@ async def _answer(session: _OpenEnvSession, text: str) -> dict[str, Any] | None:
                 return _build_error("UNKNOWN_TYPE", f"Unknown message type: {other}")
     except ValidationError as error:
         problems = _list_errors(error)
-        told = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in problems)
-        return _build_error("VALIDATION_ERROR", f"Invalid message: {told}", errors=problems)
+        details = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in problems)
+        return _build_error("VALIDATION_ERROR", f"Invalid message: {details}", errors=problems)
     except Exception as error:
         if not isinstance(error, GymError):
-            LOG.exception("an episode in %r failed", session.offered.server.name)
+            LOG.exception("an episode in %r failed", session.environment.server.name)
         return _build_error("EXECUTION_ERROR", _describe(error))
 
 
@@ -192,8 +192,8 @@ def _describe(error: Exception) -> str:
     return KNOWN_SECRETS.mask(str(error)) if isinstance(error, GymError) else describe_error(error)
 
 
-def _build_error(code: str, message: str, **further: Any) -> dict[str, Any]:
-    return {"type": "error", "data": {"message": message, "code": code, **further}}
+def _build_error(code: str, message: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "error", "data": {"message": message, "code": code, **fields}}
 
 
 def _list_errors(error: ValidationError) -> Any:
@@ -204,10 +204,10 @@ def _list_errors(error: ValidationError) -> Any:
 
 
 class _Gateway:
-    """The routes, for each of the servers by its name."""
+    """The HTTP routes of all servers, under their names."""
 
-    def __init__(self, offered: Mapping[str, _Offered]) -> None:
-        self._offered = offered
+    def __init__(self, environments: Mapping[str, _Environment]) -> None:
+        self._environments = environments
         self._open = WeakSet[web.WebSocketResponse]()
 
     def build_app(self, admission: Admission) -> web.Application:
@@ -227,15 +227,15 @@ class _Gateway:
         return app
 
     def _open_session(self, request: web.Request) -> _OpenEnvSession:
-        offered = self._offered.get(request.match_info["name"])
-        if offered is None:
-            text = f"there is no resources server {request.match_info['name']!r}; served: {', '.join(self._offered)}"
+        name = request.match_info["name"]
+        if name not in self._environments:
+            text = f"there is no resources server {name!r}; served: {', '.join(self._environments)}"
             raise web.HTTPNotFound(text=orjson.dumps({"detail": text}).decode(), content_type="application/json")
-        return _OpenEnvSession(offered)
+        return _OpenEnvSession(self._environments[name])
 
     async def _serve_session(self, request: web.Request) -> web.WebSocketResponse:
         session = self._open_session(request)
-        # No heartbeat: a client that computes for minutes between two steps does not answer one.
+        # No heartbeat: a client that computes for minutes between two steps would not answer it.
         socket = web.WebSocketResponse(max_msg_size=_MAX_MESSAGE_BYTES)
         await socket.prepare(request)
         self._open.add(socket)
@@ -244,7 +244,7 @@ class _Gateway:
                 reply = await _answer(session, message.data) if message.type is WSMsgType.TEXT else None
                 if reply is None:
                     break
-                with suppress(ConnectionError):  # the client has left; the loop ends by itself
+                with suppress(ConnectionError):  # the client has left, so the loop will end
                     await socket.send_str(orjson.dumps(reply).decode())
         finally:
             await session.close()
@@ -253,10 +253,10 @@ class _Gateway:
 
     async def _close_sessions(self, app: web.Application) -> None:
         for socket in list(self._open):
-            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops")
+            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server is stopping")
 
     async def _reset(self, request: web.Request) -> web.Response:
-        """Show how an episode would begin: without a WebSocket there is no session to go on in."""
+        """Return how an episode would start: without a WebSocket there is no session to continue in."""
         session = self._open_session(request)
         try:
             return _reply((await session.reset(await _read(OpenEnvReset, request))).to_wire())
@@ -289,13 +289,13 @@ class _Gateway:
         return _reply({"status": "healthy"})
 
     async def _show_metadata(self, request: web.Request) -> web.Response:
-        name = self._open_session(request).offered.server.name
+        name = self._open_session(request).environment.server.name
         about = {"name": name, "description": f"the resources server {name} of NeMo Gym", "version": __version__}
         return _reply(about)
 
 
 def _make_guard(admission: Admission) -> Any:
-    """Return what lets in who may call servers of this run, and tells of failures as JSON."""
+    """Return middleware that admits only callers allowed in this run, and reports failures as JSON."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -328,22 +328,22 @@ def _reply(content: Any, status: int = 200) -> web.Response:
 async def serve_openenv(
     client: ServerClient, rows: Mapping[str, Path | None], host: str, port: int
 ) -> AsyncIterator[dict[str, str]]:
-    """Serve resources servers that run already at `host:port`, and yield the URL of each by its name.
+    """Serve running resources servers at `host:port`, and yield their URLs by name.
 
-    `rows` has the names of the servers, each with the JSONL file whose rows its episodes begin with, if there is one.
+    `rows` maps the name of each server to the JSONL file with the rows for its episodes, or to None.
     """
-    offered = {
-        name: _Offered(EpisodeServer(client, name), RowCursor([] if path is None else list(read_rows(path)), str(path)))
+    environments = {
+        name: _Environment(EpisodeServer(client, name), RowCursor([*read_rows(path)] if path else [], str(path)))
         for name, path in rows.items()
     }
     sock = bind(host, port, "openenv")
     rules = AccessRules.from_config(client.global_config_dict)
-    admission = Admission(web.Application, host, rules)  # type: ignore[arg-type]  # its rules are asked, not its app
-    runner = web.AppRunner(_Gateway(offered).build_app(admission), access_log=None, shutdown_timeout=_STOP_GRACE_S)
+    admission = Admission(web.Application, host, rules)  # type: ignore[arg-type]  # only its rules are used, not its app
+    runner = web.AppRunner(_Gateway(environments).build_app(admission), access_log=None, shutdown_timeout=_STOP_GRACE_S)
     try:
         await runner.setup()
         await web.SockSite(runner, sock).start()
-        yield {name: f"{reachable_url(host, sock.getsockname()[1])}/{name}" for name in offered}
+        yield {name: f"{reachable_url(host, sock.getsockname()[1])}/{name}" for name in environments}
     finally:
         await runner.cleanup()
         sock.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the installed library offers, and dataset rows for it. Works in the virtual environment of this server."""
+"""List the installed library's environments, and make rows for them. This runs in the server's virtual environment."""
 
 import difflib
 from importlib.util import find_spec
@@ -21,11 +21,11 @@ _EXTRAS = {"calculator": "gsm8k", "hotpotqa": "hotpotqa", "tasks/gsm8k": "gsm8k"
 
 
 class UnknownEnvironment(GymError):
-    """An environment is asked for that the library does not have."""
+    """The library does not have the requested environment."""
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return the environments that are installed: `id` and `description`. Others are named `package.module:Class`."""
+    """Return the `id` and `description` of the installed environments. Others are named `package.module:Class`."""
     return [
         {"id": name, "description": description}
         for name, description in _DESCRIPTIONS.items()
@@ -36,18 +36,18 @@ def list_environments() -> list[dict[str, str]]:
 def make_rows(
     environment_id: str, rows: int, seed: int = 0, options: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return dataset rows of an environment.
+    """Return rows of an environment.
 
-    `options`: `arguments` for its constructor, `handle_tool_exc`, and, for tasks of a dataset, the `first` index.
+    `options`: `arguments` for its constructor, `handle_tool_exc`, and, for a task dataset, the `first` index.
     """
     options = dict(options or {})
     if ":" not in environment_id and environment_id not in (known := [one["id"] for one in list_environments()]):
-        near = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.4)
-        needs = _EXTRAS.get(environment_id)
+        close = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.4)
+        extra = _EXTRAS.get(environment_id)
         raise UnknownEnvironment(
             f"there is no environment {environment_id!r}.\navailable: {', '.join(known)}, or `package.module:Class`\n"
-            + (f"hint: add `fhaviary[{needs}]` to `requirements` in the config of this server" if needs else "")
-            + (f"hint: did you mean {' or '.join(map(repr, near))}?" if near and not needs else "")
+            + (f"hint: add `fhaviary[{extra}]` to `requirements` in this server's config" if extra else "")
+            + (f"hint: did you mean {' or '.join(map(repr, close))}?" if close and not extra else "")
         )
     return [make_row(environment_id, number, seed, options) for number in range(rows)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the environment of a row. The library is loaded where that is called: in the process of an episode."""
+"""Make the environment of a row. This runs in the episode's process, the only place that loads the library."""
 
 from typing import Any
 

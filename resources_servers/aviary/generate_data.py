@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows: five stories for the library's own environment. `solution` is what a model does that can."""
+"""Write the example rows: five stories for the library's `dummy` environment. `solution` solves each."""
 
 import json
 from pathlib import Path

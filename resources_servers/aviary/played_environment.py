@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An environment of Aviary as a step server plays it: found by its name or class, told calls, heard as messages.
+"""Find an Aviary environment by name or class, pass it tool calls, and turn its messages into observations.
 
-It loads the library, so the server itself does not import it: only the processes of episodes do.
+This module loads the library, so only the episode processes import it, not the server itself.
 """
 
 import contextlib
@@ -18,33 +18,33 @@ from aviary.tools.base import INVALID_TOOL_NAME, ToolCallFunction
 from pydantic import BaseModel
 
 TASKS = "tasks/"
-"""What the id of a dataset of tasks begins with, if the library knows it by name."""
+"""The prefix of the ids of the library's own task datasets."""
 
-# The process that all episodes are forked from loads the extras that are installed: to import one takes seconds.
+# Importing an extra takes seconds, so import all installed ones in the process that episodes are forked from.
 for _module, _ in TASK_DATASET_REGISTRY.values():
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)
 
 
 class UnusableTask(ValueError):
-    """A row that no environment can be made of."""
+    """No environment can be made from the row."""
 
 
 class PlayedEnvironment:
-    """An environment whose actions are calls and texts, as `ToolStepServer` has them."""
+    """Wraps an environment so that its actions are calls and texts, as `ToolStepServer` passes them."""
 
     def __init__(self, environment: Environment[Any], *, handle_tool_exc: bool = False) -> None:
-        """`handle_tool_exc` tells the model what a tool raises, where the environment does not say otherwise."""
+        """`handle_tool_exc` reports what a tool raises to the model, unless the environment says otherwise."""
         self._environment = environment
         self._parameters: dict[str, tuple[set[str], set[str]]] = {}
         self.tools: list[dict[str, Any]] = []
-        """The tools of the episode, as functions; empty before `reset`."""
+        """The tools of the episode, as function definitions; empty before `reset`."""
         if handle_tool_exc:
             run = partial(environment.exec_tool_calls, handle_tool_exc=True)
             environment.exec_tool_calls = run  # type: ignore[method-assign]
 
     async def reset(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Begin the episode."""
+        """Start the episode."""
         messages, tools = await self._environment.reset()
         self.tools = [_to_function(tool) for tool in tools]
         for tool in tools:
@@ -55,7 +55,7 @@ class PlayedEnvironment:
     async def step(
         self, calls: Sequence[Any], text: str
     ) -> tuple[list[dict[str, Any]], float, bool, bool, dict[Any, Any]]:
-        """Run the calls; a reply without any is told as it is."""
+        """Run the calls; pass on a reply without calls as a plain message."""
         action = Message(role="assistant", content=text)
         if calls:
             action = ToolRequestMessage(content=text or None, tool_calls=[self._to_call(*call) for call in calls])
@@ -67,7 +67,7 @@ class PlayedEnvironment:
         await self._environment.close()
 
     def _to_call(self, name: str, arguments: dict[str, Any] | None, error: str | None, call_id: str) -> ToolCall:
-        """Return the call, under the library's name for invalid ones if its arguments cannot be given to the tool."""
+        """Return the call, under the library's name for invalid calls if its arguments do not fit the tool."""
         required, known = self._parameters.get(name, (set(), set()))
         if arguments is None or (name in self._parameters and not required <= arguments.keys() <= known):
             name, arguments = INVALID_TOOL_NAME, {}
@@ -75,16 +75,16 @@ class PlayedEnvironment:
 
 
 def make(task: dict[str, Any]) -> PlayedEnvironment:
-    """Return the environment that a row names in `environment`, made with its `arguments`."""
+    """Return the environment named in a row's `environment`, made with its `arguments`."""
     name, arguments = task.get("environment"), task.get("arguments") or {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise UnusableTask(
             f"a row needs a text `environment` and a mapping `arguments`, not {name!r:.100} and {arguments!r:.100}.\n"
-            "hint: `gym env check --resources-server aviary` shows rows that can be played"
+            "hint: `gym env check --resources-server aviary` shows valid rows"
         )
     kind = find_class(name)
     if issubclass(kind, Environment):
-        environment = kind(**_read_models(kind, arguments))
+        environment = kind(**_convert_models(kind, arguments))
     else:
         dataset, index = _load_dataset(name, json.dumps(arguments, sort_keys=True)), task.get("index")
         environment = dataset.get_new_env() if index is None else dataset.get_new_env_by_idx(index)
@@ -92,7 +92,7 @@ def make(task: dict[str, Any]) -> PlayedEnvironment:
 
 
 def find_class(name: str) -> type[Environment[Any]] | type[TaskDataset[Any]]:
-    """Return the class of an id: `dummy`, `tasks/gsm8k`, or `package.module:Class`."""
+    """Return the class of an id, such as `dummy`, `tasks/gsm8k` or `package.module:Class`."""
     known = ENV_REGISTRY | {f"{TASKS}{one}": place for one, place in TASK_DATASET_REGISTRY.items()}
     module, separator, attribute = name.partition(":")
     if name in known:
@@ -106,40 +106,40 @@ def find_class(name: str) -> type[Environment[Any]] | type[TaskDataset[Any]]:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
         extra = "gsm8k" if "gsm8k" in module else "hotpotqa"
-        what = f"fhaviary[{extra}]" if name in known else "the package that has it"
+        package = f"fhaviary[{extra}]" if name in known else "its package"
         raise UnusableTask(
             f"the environment {name!r} cannot be loaded: {error}.\n"
-            f"hint: add {what} to `requirements` in the config of this server"
+            f"hint: add {package} to `requirements` in this server's config"
         ) from error
-    # A row must not be able to call anything else that is installed.
+    # A row must not be able to call other installed code.
     if not (inspect.isclass(found) and issubclass(found, Environment | TaskDataset)):
-        raise UnusableTask(f"{name!r} is no Environment and no TaskDataset of Aviary, but {found!r:.100}")
+        raise UnusableTask(f"{name!r} is {found!r:.100}, not an Environment or TaskDataset of Aviary")
     return found
 
 
 @lru_cache(maxsize=4)
 def _load_dataset(name: str, arguments: str) -> TaskDataset[Any]:
-    """Return a dataset, which the later episodes of this process use too."""
+    """Return a dataset; later episodes of this process reuse it."""
     kind = find_class(name)
     try:
-        return kind(**_read_models(kind, json.loads(arguments)))
+        return kind(**_convert_models(kind, json.loads(arguments)))
     except (OSError, ConnectionError) as error:
         raise UnusableTask(
             f"the tasks of {name!r} cannot be loaded: {type(error).__name__}: {error}.\n"
-            "hint: they come from the Hugging Face Hub; without a network, download them first and set HF_HOME"
+            "hint: they come from the Hugging Face Hub; to work offline, download them first and set HF_HOME"
         ) from error
 
 
-def _read_models(kind: type, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments in which mappings are the pydantic models that the constructor of a class asks for."""
+def _convert_models(kind: type, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with mappings converted to the pydantic models that the constructor expects."""
     hints = get_type_hints(kind.__init__)
-    read = dict(arguments)
+    converted = dict(arguments)
     for name, value in arguments.items():
         models = [one for one in (hints.get(name), *get_args(hints.get(name))) if inspect.isclass(one)]
         model = next((one for one in models if issubclass(one, BaseModel)), None)
         if model is not None and isinstance(value, dict):
-            read[name] = model(**value)
-    return read
+            converted[name] = model(**value)
+    return converted
 
 
 def _to_function(tool: Tool) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _to_function(tool: Tool) -> dict[str, Any]:
 
 
 def _to_observation(messages: Sequence[Message], call_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return messages as a model is given them: answers to its calls, and what else it is told."""
+    """Return messages as a model receives them: outputs of its calls, and other messages."""
     items: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, ToolResponseMessage) and message.tool_call_id in call_ids:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environments of GEM, played step by step: games, reasoning, mathematics, code and questions."""
+"""GEM's environments, played step by step: games, reasoning, mathematics, code and questions."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environments of GEM (`gem-llm`), played step by step by `gymnasium_agent`: the library decides every reward."""
+"""GEM's environments (`gem-llm`), played step by step by `gymnasium_agent`: the library decides every reward."""
 
 from nemo_gym.adapters import TextStepServer
 from resources_servers.gem_gym import environment
 
 
 class GemGymResourcesServer(TextStepServer):
-    """An environment of GEM for each session, in a process of its own; this process never loads the library."""
+    """Runs one GEM environment per session, in its own process; this process never loads the library."""
 
     PRELOAD = ("gem", "gem.envs.game_env.wordle", "resources_servers.reasoning_gym.inside.reasoning_gym_scoring")
     MEAN_REWARDS_BY = "environment_id"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which environments the installed GEM has, what each needs, and rows of them."""
+"""List the environments of the installed GEM and what each needs, and make rows for them."""
 
 import difflib
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ REPAIRED_ARGS: Mapping[str, Mapping[str, Any]] = {
     "game:FifteenPuzzle-v0-random": {"num_rows": 2},
     "game:Crosswords-v0-random": {"hardcore": False},
 }
-"""Arguments without which GEM 0.1.0 cannot make what it registers; a reset draws them anew."""
+"""Arguments without which GEM 0.1.0 cannot make these environments; a reset draws new values."""
 _UNPLAYABLE = {"rg:composite": "a mixture of tasks that GEM gives no way to name"}
 _WORD_GAMES = ("wordle", "hangman", "word_search")
 _QUESTIONS = ("QaOpen", "2Wiki", "PopQA", "TriviaQA", "HotpotQA", "Bamboogle", "NaturalQuestions", "Musique")
-_MOST_DRAWN_TURNS = 100
-"""At least as many turns as an environment allows that draws their number."""
+_MAX_RANDOM_TURNS = 100
+"""An upper bound for environments that draw their number of turns."""
 
 
 class UnknownEnvironment(GymError):
-    """A row names an environment that the installed GEM does not have, or cannot make."""
+    """The installed GEM does not have, or cannot make, this environment."""
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return the `id` and `description` of all environments that can be played."""
+    """Return the `id` and `description` of every playable environment."""
     return [
         {"id": each, "description": _describe(each)} for each in sorted(_read_registry()) if each not in _UNPLAYABLE
     ]
@@ -44,20 +44,20 @@ def list_environments() -> list[dict[str, str]]:
 def make_rows(
     environment_id: str, rows: int, seed: int, options: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return tasks with the seeds from `seed` on; `options` are arguments of the environment."""
+    """Return tasks with consecutive seeds from `seed`; `options` are arguments of the environment."""
     check_environment(environment_id)
     return [make_row(environment_id, seed + number, options) for number in range(rows)]
 
 
 def make_config(environment_id: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what differs from the config of the folder: as many steps as the longest episode has turns."""
+    """Return overrides of the folder's config: as many steps as the longest episode has turns."""
     check_environment(environment_id)
     turns = {**_read_registry()[environment_id].kwargs, **(options or {})}.get("max_turns", 1)
-    return {"agent": {"max_steps": int(turns or _MOST_DRAWN_TURNS)}}
+    return {"agent": {"max_steps": int(turns or _MAX_RANDOM_TURNS)}}
 
 
 def make_row(environment_id: str, seed: int, environment_args: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return one task. Its first question comes from the environment, when an episode begins."""
+    """Return one task. Its question comes from the environment when an episode starts."""
     args = {"environment_args": dict(environment_args)} if environment_args else {}
     prompt = {"role": "system", "content": _choose_prompt(environment_id)}
     return {
@@ -69,23 +69,23 @@ def make_row(environment_id: str, seed: int, environment_args: Mapping[str, Any]
 
 
 def check_environment(environment_id: str) -> None:
-    """Raise an `UnknownEnvironment` that names the nearest ids, unless the installed GEM has this one."""
+    """Raise `UnknownEnvironment`, with the closest ids, if the installed GEM cannot play this one."""
     known = _read_registry()
     if environment_id in _UNPLAYABLE:
         raise UnknownEnvironment(
-            f"{environment_id!r} of GEM cannot be played: it is {_UNPLAYABLE[environment_id]}.\n"
-            "hint: the server `reasoning_gym` has mixtures of tasks"
+            f"GEM's {environment_id!r} cannot be played: it is {_UNPLAYABLE[environment_id]}.\n"
+            "hint: the `reasoning_gym` server offers mixtures of tasks"
         )
     if environment_id not in known:
-        named = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.5)
         raise UnknownEnvironment(
-            f"the installed GEM has no environment {environment_id!r}, but {len(known)} others.\n"
-            f"hint: {'did you mean ' + ' or '.join(map(repr, named)) if named else 'they are listed in catalogue.py'}?"
+            f"the installed GEM has no environment {environment_id!r}; it has {len(known)} others.\n"
+            f"hint: {'did you mean ' + ' or '.join(map(repr, close)) + '?' if close else 'catalogue.py lists them'}"
         )
 
 
 def find_data_source(environment_id: str) -> str | None:
-    """Return what an environment loads over the network when it is made; None: nothing."""
+    """Return what an environment downloads when it is made, or None."""
     spec = _read_registry()[environment_id]
     if "dataset_name" in spec.kwargs:
         return f"the dataset {spec.kwargs['dataset_name']} of the Hugging Face Hub"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the programs that a model wrote for GEM's code environments in a sandbox of ours.
+"""Run the programs that a model writes for GEM's code environments in our sandbox.
 
-GEM runs them as plain processes, or in a bubblewrap that sees no Python but one that lies whole in its own folder. What
-it checks before, and when it tries again with more imports, stays its own.
+GEM runs them as plain processes, or in a bubblewrap that only finds a Python contained in a single folder. GEM still
+checks the program first, and decides when to retry it with more imports.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _TIMEOUT_S = 10
 
 
 def replace_runner() -> None:
-    """Let GEM start programs with `run_program`."""
+    """Make GEM run programs with `run_program`."""
     from gem.utils import sandbox
 
     sandbox.subprocess_run = run_program
@@ -24,7 +24,7 @@ def replace_runner() -> None:
 def run_program(
     code: str, command: list[str], sandbox_type: str, stdin: str | None = None, timeout: int = _TIMEOUT_S
 ) -> tuple[bool, str, str]:
-    """Run a program; return whether it ended well, and its outputs. A TimeoutExpired if it took too long."""
+    """Run a program; return whether it succeeded, and its outputs. Raise TimeoutExpired if it takes too long."""
     result = asyncio.run(_run(code, stdin or "", timeout))
     if result.status == "timeout":
         raise subprocess.TimeoutExpired("python", timeout)

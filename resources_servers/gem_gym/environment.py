@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make an environment of GEM for a task: what runs in the process of an episode.
+"""Make the GEM environment of a task. This runs in the episode's process.
 
-The library gives every reward. What is added: the model is shown the board that GEM hands out beside an observation;
-a reply on which a scorer breaks down is worth 0, as one without an answer is; and what a model wrote is evaluated as
-mathematics only, or run in a sandbox.
+The library gives every reward. We add three things: the model sees the board, which GEM returns next to the
+observation; a reply that makes a scorer crash scores 0, like one without an answer; and what the model writes is
+evaluated only as mathematics, or run in a sandbox.
 """
 
 import base64
@@ -18,11 +18,11 @@ _QUESTIONS, _MATHEMATICS = ("QaEnv",), ("MathEnv", "MathVisualEnv")
 
 
 class DataUnavailable(GymError):
-    """An environment could not load the data that it is made of."""
+    """An environment could not load its data."""
 
 
 def make(task: dict[str, Any]) -> "GemEnvironment":
-    """Return the environment that a row names in `environment_id`, made with its `environment_args`."""
+    """Return the environment in a row's `environment_id`, made with its `environment_args`."""
     import gem
 
     environment_id = task.get("environment_id")
@@ -32,7 +32,7 @@ def make(task: dict[str, Any]) -> "GemEnvironment":
             'hint: `"environment_id": "game:GuessTheNumber-v0-easy"`'
         )
     catalogue.check_environment(environment_id)
-    # `use_mp` is for mathematics alone: answers are checked in this process, not in another one for each episode.
+    # `use_mp` only affects mathematics: check answers in this process, not in another one per episode.
     args = {"use_mp": False, **catalogue.REPAIRED_ARGS.get(environment_id, {}), **(task.get("environment_args") or {})}
     try:
         made = gem.make(environment_id, **args)
@@ -40,54 +40,54 @@ def make(task: dict[str, Any]) -> "GemEnvironment":
         if (source := catalogue.find_data_source(environment_id)) is None:
             raise
         raise DataUnavailable(
-            f"{environment_id!r} needs {source}, which could not be loaded: {_first_line(error)}\n"
-            "hint: it is downloaded once and kept, so connect this machine, or load it here before; a dataset of the "
-            'same fields in a folder does as well: `"environment_args": {"dataset_name": "/the/folder"}`'
+            f"{environment_id!r} needs {source}, which could not be loaded: {_get_first_line(error)}\n"
+            "hint: it is downloaded once and cached, so connect this machine or download it first; a folder with a "
+            'dataset of the same fields works too: `"environment_args": {"dataset_name": "/the/folder"}`'
         ) from error
-    _contain(made)
+    _contain_scoring(made)
     return GemEnvironment(made)
 
 
 class GemEnvironment:
-    """An environment of GEM."""
+    """A GEM environment."""
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Start an episode."""
         observation, info = self._environment.reset(seed=seed)
-        return _show(observation, info), _without_shown(info)
+        return _show(observation, info), _drop_shown_parts(info)
 
     def step(self, text: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act; the library finds the action in the text."""
+        """Take a step; the library finds the action in the text."""
         kind = type(self._environment).__name__
         if kind in _MATHEMATICS and _could_run_code(text):
             return None, 0.0, True, True, {"correct": False}
         try:
             observation, reward, terminated, truncated, info = self._environment.step(text)
         except UnboundLocalError:
-            # Without an answer the environment of questions runs into a name that it never set.
+            # Without an answer, the question environment reads a variable that it never set.
             if kind not in _QUESTIONS:
                 raise
             return None, 0.0, True, True, {"correct": False}
-        return _show(observation, info), reward, terminated, truncated, _without_shown(info)
+        return _show(observation, info), reward, terminated, truncated, _drop_shown_parts(info)
 
     def close(self) -> None:
-        """End what the environment has started."""
+        """Close the environment, if it can be closed."""
         if callable(end := getattr(self._environment, "close", None)):
             end()
 
 
 def _could_run_code(text: str) -> bool:
-    """Tell whether an answer reaches for what Python keeps inside: mathematics is read with sympy, which evaluates."""
+    """Return whether an answer uses Python's dunder names: sympy evaluates what it parses as mathematics."""
     from gem.utils.parsing import extract_last_boxed_answer
 
     return "__" in unicodedata.normalize("NFKC", extract_last_boxed_answer(text) or "")
 
 
 def _show(observation: Any, info: dict[str, Any]) -> Any:
-    """Return what the model is told: GEM keeps the board, which every turn needs, apart from the observation."""
+    """Return what the model sees: GEM keeps the board, which every turn needs, apart from the observation."""
     if isinstance(observation, dict):
         return _show_pictures(observation)
     if not (suffix := info.get("suffix")):
@@ -95,7 +95,7 @@ def _show(observation: Any, info: dict[str, Any]) -> Any:
     return f"{info.get('prefix', '')}{observation.rstrip()}\n{suffix}"
 
 
-def _without_shown(info: dict[str, Any]) -> dict[str, Any]:
+def _drop_shown_parts(info: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in info.items() if key not in ("prefix", "suffix")}
 
 
@@ -109,8 +109,8 @@ def _show_pictures(observation: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": parts}]
 
 
-def _contain(environment: Any) -> None:
-    """Have what a model wrote scored where it can do no harm."""
+def _contain_scoring(environment: Any) -> None:
+    """Make sure that scoring what the model wrote can do no harm."""
     from resources_servers.reasoning_gym.inside import reasoning_gym_scoring
 
     kind = type(environment).__name__
@@ -119,7 +119,7 @@ def _contain(environment: Any) -> None:
         def score(answer: str | None, entry: dict[str, Any]) -> float:
             scored = reasoning_gym_scoring.score(environment.name, answer, entry)
             if "score" not in scored:
-                raise ValueError(f"the scorer of {environment.name!r} fails on the task's own answer: {scored}")
+                raise ValueError(f"the scorer of {environment.name!r} fails even on the task's own answer: {scored}")
             return float(scored["score"])
 
         environment.reward_fn = score
@@ -129,5 +129,5 @@ def _contain(environment: Any) -> None:
         contained_code.replace_runner()
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip(" *")), type(error).__name__)

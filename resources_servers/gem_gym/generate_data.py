@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows: always the same ones. Ids and seeds make a row, so GEM itself is not needed here.
+"""Write the example rows, always the same ones. A row needs only an id and a seed, so GEM is not needed here.
 
-`solution` is what a model says that knows how each episode goes.
+`solution` is what a model that knows the episode would say.
 """
 
 import json
@@ -20,7 +20,7 @@ MOVES = {
     "rg:chain_sum": ["4"],
     "rg:leg_counting": ["68"],
 }
-"""The environments of the examples, each with what solves the episode that the seed gives."""
+"""The environments of the examples, each with the moves that solve the episode of this seed."""
 
 
 def rows() -> list[dict[str, Any]]:

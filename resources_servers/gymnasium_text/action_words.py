@@ -10,10 +10,10 @@ _EDGES = " \t\n.,;:!?\"'`*_()[]<>"
 
 
 def read_action(text: str, names: Sequence[str]) -> str | None:
-    r"""Return which of `names` a reply says: in `<action>` tags, in `\boxed{}`, or as a plain word; None if unclear.
+    r"""Return the action among `names` in a reply, from `<action>` tags, `\boxed{}` or plain words; None if unclear.
 
-    In tags or a box, the last one counts. Plain words are clear if all of the reply, or its last line, is the name of
-    an action, or if only one action is named at all. Case and punctuation around a word do not matter.
+    The last tags or box count. Plain words are clear if the whole reply or its last line is the name of an action, or
+    if the reply names only one action. Case and surrounding punctuation do not matter.
     """
     by_word = {name.casefold(): name for name in names}
     marked = grading.tagged(text, "action") or grading.boxed(text)

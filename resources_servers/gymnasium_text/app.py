@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gymnasium environments that can be played with words, step by step, by `gymnasium_agent`."""
+"""Gymnasium environments played with words, step by step, by `gymnasium_agent`."""
 
 from nemo_gym.adapters import TextStepServer
 from resources_servers.gymnasium_text import environment
 
 
 class GymnasiumTextResourcesServer(TextStepServer):
-    """Plays each row in the environment that its `env_id` names; thinking is not read."""
+    """Plays each row in the environment named by its `env_id`; thinking is ignored."""
 
     MEAN_REWARDS_BY = "env_id"
     PRELOAD = ("gymnasium", "gymnasium.envs.toy_text")

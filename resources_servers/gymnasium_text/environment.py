@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Gymnasium environment in words: observations become text, and a reply becomes an action.
+"""Play a Gymnasium environment in words: observations become text, and replies become actions.
 
-The library is loaded in the process of an episode only.
+Only the episode processes load the library.
 """
 
 import re
@@ -17,7 +17,7 @@ _PLACES = ("red (R)", "green (G)", "yellow (Y)", "blue (B)", "in the taxi")
 
 
 def make(task: dict[str, Any]) -> "TextEnvironment":
-    """Return the environment that the row's `env_id` and `env_kwargs` name."""
+    """Return the environment given by the row's `env_id` and `env_kwargs`."""
     import gymnasium
 
     env_id, settings = task["env_id"], task.get("env_kwargs") or {}
@@ -32,24 +32,24 @@ class TextEnvironment:
     """Wraps a Gymnasium environment."""
 
     def __init__(self, environment: Any, env_id: str, actions: Any, template: str | None) -> None:
-        """`actions` are names, or names and the actions that they stand for; `template` describes an observation."""
+        """`actions` lists names, or maps names to actions; `template` describes an observation."""
         self._environment, self._env_id, self._template = environment, env_id, template
         self._actions = _declare_actions(environment.action_space, actions or find_known(env_id).actions)
 
     def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
-        """Begin. The model is told the actions, too."""
+        """Start the episode. The observation also lists the actions."""
         observation, info = self._environment.reset(seed=seed)
         return "\n".join([self._describe(observation), *self._list_actions()]), info
 
     def step(self, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Act. A reply without a clear action is answered, and the environment does not go on."""
-        said = text.strip() if self._actions is None else read_action(text, list(self._actions))
-        if said is None:
+        """Take a step. A reply without a clear action gets an answer, but no step is taken."""
+        name = text.strip() if self._actions is None else read_action(text, list(self._actions))
+        if name is None:
             answer = "\n".join(["No single action could be read from that.", *self._list_actions()])
             return answer, 0.0, False, False, {"unreadable": True}
-        action = said if self._actions is None else self._actions[said]
+        action = name if self._actions is None else self._actions[name]
         observation, reward, terminated, truncated, info = self._environment.step(action)
-        return self._describe(observation), reward, terminated, truncated, {**info, "action": said}
+        return self._describe(observation), reward, terminated, truncated, {**info, "action": name}
 
     def close(self) -> None:
         """Close the environment."""
@@ -59,7 +59,7 @@ class TextEnvironment:
         return [] if self._actions is None else [f"Actions: {', '.join(self._actions)}"]
 
     def _describe(self, observation: Any) -> str:
-        """Return an observation in words: by the row's template, as it is rendered, or as its values are."""
+        """Return an observation in words: from the row's template, as rendered, or as plain values."""
         if self._template is not None:
             values = observation if isinstance(observation, tuple) else (observation,)
             named = observation if isinstance(observation, Mapping) else {}
@@ -77,7 +77,7 @@ class TextEnvironment:
 
 
 def _declare_actions(space: Any, declared: Any) -> dict[str, Any] | None:
-    """Return the actions by name; None if any text is one. Raise ValueError if names and space do not go together."""
+    """Return the actions by name; None if any text is an action. Raise ValueError if they do not fit the space."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Text) and not declared:
@@ -88,26 +88,26 @@ def _declare_actions(space: Any, declared: Any) -> dict[str, Any] | None:
     if not isinstance(declared, Mapping):
         raise ValueError(
             f"actions of the space {space} need names.\n"
-            'hint: declare them in the row, as "actions": {"left": [-1.0], "right": [1.0]}'
+            'hint: declare them in the row: "actions": {"left": [-1.0], "right": [1.0]}'
         )
     actions = {name: _to_action(space, value) for name, value in declared.items()}
     if wrong := [name for name, action in actions.items() if not space.contains(action)]:
         raise ValueError(
-            f"the actions {', '.join(map(repr, wrong))} of the row are not in the space {space}.\n"
-            "hint: see `actions` in the row"
+            f"the row's actions {', '.join(map(repr, wrong))} are not in the space {space}.\n"
+            "hint: correct `actions` in the row"
         )
     return actions
 
 
 def _to_action(space: Any, value: Any) -> Any:
-    """Return a value of JSON as an action: a list may stand for an array."""
+    """Return a JSON value as an action; a list may stand for an array."""
     import numpy
 
     return numpy.asarray(value, dtype=space.dtype) if isinstance(value, list) and space.shape else value
 
 
 def _to_plain(observation: Any) -> Any:
-    """Return an observation without the names of array types."""
+    """Return an observation with arrays as plain Python values."""
     if isinstance(observation, Mapping):
         return {key: _to_plain(value) for key, value in observation.items()}
     if isinstance(observation, tuple):

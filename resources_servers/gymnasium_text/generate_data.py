@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows of this server, always the same ones: lakes with firm ice, and hands that can be won."""
+"""Write the example rows, always the same ones: lakes that are not slippery, and blackjack hands that can be won."""
 
 import json
 from collections import deque
@@ -27,7 +27,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """Return the turns of a player who knows what the environment will do; it needs the library."""
+    """Return the turns of a player who knows what the environment will do. This needs the library."""
     import gymnasium
 
     environment = gymnasium.make(row["env_id"], **row.get("env_kwargs", {}))
@@ -39,21 +39,21 @@ def solution(row: dict[str, Any]) -> list[str]:
 
 
 def _find_path(table: Any, start: int) -> list[int]:
-    """Return the shortest way to a good end by the table of what leads where, if nothing is left to chance."""
+    """Return the shortest path to a rewarded end in a deterministic transition table."""
     todo, seen = deque([(start, list[int]())]), {start}
     while todo:
         state, path = todo.popleft()
         for action, ((_, after, reward, is_over), *_) in table[state].items():
-            if is_over and reward != 0:  # the holes of a lake end a walk with 0
+            if is_over and reward != 0:  # falling into a hole also ends the episode, with reward 0
                 return [*path, action]
             if not is_over and after not in seen:
                 seen.add(after)
                 todo.append((after, [*path, action]))
-    raise ValueError("there is no way to a good end")
+    raise ValueError("no path leads to a rewarded end")
 
 
 def _find_win(environment: Any, seed: int) -> list[int]:
-    """Return how often to hit before sticking wins the hand; of a hand that cannot be won, stick."""
+    """Return the hits before sticking that win the hand; just stick if it cannot be won."""
     for hits in range(6):
         environment.reset(seed=seed)
         for action in [1] * hits + [0]:

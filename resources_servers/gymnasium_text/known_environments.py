@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of Gymnasium's toy-text environments: their rules in words, and the names of their actions."""
+"""The rules of Gymnasium's toy-text environments in words, and the names of their actions."""
 
 from typing import Any, NamedTuple
 
 
 class Known(NamedTuple):
-    """What a model should know of an environment, and the names of its actions, by number."""
+    """The rules of an environment, for the model, and the names of its actions in numerical order."""
 
     rules: str
     actions: tuple[str, ...]
@@ -37,22 +37,22 @@ _KNOWN = {
         ("stick", "hit"),
     ),
 }
-_NO_ONE_KNOWS = Known("You play the environment {env_id}, step by step, for the largest total reward.", ())
-_NO_NAMES = "In every turn, say which action you take, and nothing else."
+_UNKNOWN = Known("You play the environment {env_id}, step by step, for the largest total reward.", ())
+_UNNAMED_FORM = "In every turn, say which action you take, and nothing else."
 _FORM = "In every turn, say which of these actions you take, in tags like <action>{example}</action>"
 
 
 def find_known(env_id: str) -> Known:
-    """Return what is known of an environment, whichever version of it."""
+    """Return the rules and actions of an environment, whatever its version."""
     name = env_id.rpartition(":")[2].rpartition("-v")[0]
-    return _KNOWN.get(name, _NO_ONE_KNOWS)
+    return _KNOWN.get(name, _UNKNOWN)
 
 
 def make_row(env_id: str, seed: int, **fields: Any) -> dict[str, Any]:
-    """Return a row with fields such as `env_kwargs`, `actions` and `observation`; `rules` are for the model alone."""
+    """Return a row with fields such as `env_kwargs`, `actions` and `observation`; `rules` go only into the prompt."""
     known = find_known(env_id)
     rules = fields.pop("rules", None) or known.rules.format(env_id=env_id)
     names = list(fields.get("actions") or known.actions)
-    form = f"{_FORM.format(example=names[0])}: {', '.join(names)}" if names else _NO_NAMES
+    form = f"{_FORM.format(example=names[0])}: {', '.join(names)}" if names else _UNNAMED_FORM
     message = {"role": "system", "content": f"{rules.strip()}\n{form}"}
     return {"responses_create_params": {"input": [message]}, "env_id": env_id, "seed": seed, **fields}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a model acts in an OpenEnv environment: the tools that follow from the schema of its actions.
+"""Derive the tools with which a model acts in an OpenEnv environment from the schema of its actions.
 
-An environment has one kind of action, which becomes the tool `step`. One whose actions are calls of MCP tools offers
-these.
+An environment has one kind of action, which becomes the tool `step`. If its actions are calls to MCP tools, it offers
+those tools instead.
 """
 
 import json
@@ -12,32 +12,32 @@ from typing import Any
 
 STEP = "step"
 _MCP_ACTION = "CallToolAction"
-_NOT_THE_MODELS = "metadata"
+_HIDDEN_FIELD = "metadata"
 
 
 @dataclass(frozen=True)
 class ActionForm:
-    """What the actions of an environment look like."""
+    """The form of an environment's actions."""
 
     tools: list[dict[str, Any]]
     text_field: str | None = None
-    """The field that a reply in plain text stands for, if there is one."""
+    """The field that a plain text reply fills, if there is one."""
     are_mcp_calls: bool = False
 
     def make_action(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the action that a call of a tool is."""
+        """Return the action for a tool call."""
         return {"type": "call_tool", "tool_name": name, "arguments": arguments} if self.are_mcp_calls else arguments
 
 
 def takes_mcp_calls(schema: Mapping[str, Any]) -> bool:
-    """Return whether the actions with this schema are calls of MCP tools."""
+    """Return whether actions with this schema are calls to MCP tools."""
     return schema.get("title") == _MCP_ACTION
 
 
 def read_schema(schema: Mapping[str, Any]) -> ActionForm:
     """Return the form of actions with this schema."""
-    fields = {name: one for name, one in (schema.get("properties") or {}).items() if name != _NOT_THE_MODELS}
-    required = [name for name in schema.get("required") or () if name != _NOT_THE_MODELS]
+    fields = {name: one for name, one in (schema.get("properties") or {}).items() if name != _HIDDEN_FIELD}
+    required = [name for name in schema.get("required") or () if name != _HIDDEN_FIELD]
     texts = [name for name, one in fields.items() if one.get("type") == "string"]
     parameters = {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
     if "$defs" in schema:
@@ -48,7 +48,7 @@ def read_schema(schema: Mapping[str, Any]) -> ActionForm:
 
 
 def read_mcp_tools(tools: Sequence[Mapping[str, Any]]) -> ActionForm:
-    """Return the form of actions that are calls of these MCP tools."""
+    """Return the form of actions that are calls to these MCP tools."""
     functions = [
         _make_tool(tool["name"], tool.get("description") or "", tool.get("inputSchema") or {}) for tool in tools
     ]
@@ -61,7 +61,7 @@ def _make_tool(name: str, description: str, parameters: Mapping[str, Any]) -> di
 
 
 def show_observation(observation: Any) -> str:
-    """Return what a model is told: the text if an observation is one, what an MCP tool said, else all as JSON."""
+    """Return what a model sees: the text of a text observation, an MCP tool's output, else the whole as JSON."""
     if isinstance(observation, Mapping) and observation.keys() >= {"tool_name", "result", "error"}:
         observation = observation["result"] if observation["error"] is None else observation["error"]
         if isinstance(observation, Mapping) and isinstance(parts := observation.get("content"), list):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments behind OpenEnv's protocol, wherever they run: a session there is an episode here.
+"""Environments that speak OpenEnv's protocol, wherever they run: a session there is an episode here.
 
-Nothing of OpenEnv need be installed. Environments are remote, so episodes live in the event loop of this server instead
-of in processes.
+OpenEnv need not be installed. The environments are remote, so episodes live in this server's event loop rather than in
+separate processes.
 """
 
 import asyncio
@@ -23,29 +23,29 @@ class OpenEnvResourcesServerConfig(StepServerConfig):
     """Config of the server."""
 
     environments: dict[str, str] = Field(default_factory=dict)
-    """URLs of OpenEnv servers by the names that rows call them."""
+    """URLs of OpenEnv servers by the names used in rows."""
     connect_timeout_s: PositiveFloat = 10.0
-    """How long an OpenEnv server may take to accept a connection."""
+    """The time limit for an OpenEnv server to accept a connection."""
     full_timeout_s: PositiveFloat = 3600.0
-    """How long an episode waits for a place on an OpenEnv server that has all the sessions that it may have."""
+    """How long an episode waits for a free session on a full OpenEnv server."""
 
 
 class OpenEnvResourcesServer(ToolStepServer):
-    """Plays in environments of OpenEnv servers."""
+    """Plays in the environments of OpenEnv servers."""
 
     MEAN_REWARDS_BY = "environment"
     config: OpenEnvResourcesServerConfig
     _freed: dict[str, asyncio.Event] = PrivateAttr(default_factory=lambda: defaultdict(asyncio.Event))
-    _places: asyncio.Semaphore | None = PrivateAttr(default=None)
+    _session_slots: asyncio.Semaphore | None = PrivateAttr(default=None)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, which ends all episodes when it does: the places on other servers are free then."""
+        """Return the app, which ends all episodes on shutdown and so frees their sessions on other servers."""
         app = super().setup_webserver()
         inner = app.router.lifespan_context
 
         @asynccontextmanager
-        async def lifespan(of: Any) -> AsyncIterator[Any]:
-            async with inner(of) as state:
+        async def lifespan(running: Any) -> AsyncIterator[Any]:
+            async with inner(running) as state:
                 yield state
                 await asyncio.gather(*(self.close_session(session_id) for session_id, _ in self.session_state.items()))
 
@@ -53,31 +53,31 @@ class OpenEnvResourcesServer(ToolStepServer):
         return app
 
     async def open_episode(self, task: dict[str, Any]) -> Any:
-        """Return the episode of a row, once fewer than `max_sessions` are under way."""
+        """Return the episode of a row, once fewer than `max_sessions` are running."""
         url = find_url(task.get("environment"), self.config.environments)
-        if self._places is None:
-            self._places = asyncio.Semaphore(self.config.max_sessions)
-        await self._places.acquire()
+        if self._session_slots is None:
+            self._session_slots = asyncio.Semaphore(self.config.max_sessions)
+        await self._session_slots.acquire()
         return RemoteEpisode(
             url,
             self._freed[url],
-            self._places,
+            self._session_slots,
             connect_timeout_s=self.config.connect_timeout_s,
-            full_s=self.config.full_timeout_s,
+            full_wait_s=self.config.full_timeout_s,
         )
 
 
 def find_url(environment: Any, known: dict[str, str]) -> str:
-    """Return the URL of an environment that a row names: by a name of the config, or as a URL."""
+    """Return the URL of the environment in a row, which is a name from the config or a URL."""
     found = known.get(environment, environment) if isinstance(environment, str) else ""
     scheme, separator, place = found.partition("://")
     schemes = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
     if not separator or scheme not in schemes:
         raise RolloutFailure(
             "tool_server",
-            f"the row's `environment` is {environment!r:.200}, which is no URL and no name of the config.\n"
+            f"the row's `environment` is {environment!r:.200}, which is neither a URL nor a name from the config.\n"
             f"known: {', '.join(sorted(known)) or 'none'}\n"
-            "hint: add it to `environments` in the config of this server, with the URL of an OpenEnv server",
+            "hint: add it to `environments` in this server's config, with the URL of an OpenEnv server",
         )
     return f"{schemes[scheme]}://{place.rstrip('/')}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataset rows for environments of OpenEnv servers, which are known by their URLs."""
+"""Make rows for the environments of OpenEnv servers, which are identified by URL."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ INSTRUCTION = "Act in the environment until the episode is over, one action at a
 
 
 class NoEnvironmentUrl(GymError):
-    """An environment is asked for by something that is no URL."""
+    """The id of an environment is not a URL."""
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return nothing: OpenEnv's environments are servers that somebody runs, and there is no register of them."""
+    """Return an empty list: OpenEnv's environments are running servers, and there is no registry of them."""
     return []
 
 
 def make_rows(
     environment_id: str, rows: int, seed: int = 0, options: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return dataset rows of the environment at a URL.
+    """Return rows of the environment at a URL.
 
-    `options`: the `name` that rows call it, which `make_config` gives a URL; `arguments` for its `reset`.
+    `options`: a `name` for rows to use, which `make_config` maps to the URL; `arguments` for its `reset`.
     """
     options = options or {}
     _check_url(environment_id)
@@ -41,7 +41,7 @@ def make_row(environment: str, seed: int, options: dict[str, Any]) -> dict[str, 
 
 
 def make_config(environment_id: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the config of the server needs for these rows."""
+    """Return the server config for these rows."""
     _check_url(environment_id)
     name = (options or {}).get("name")
     return {"server": {"environments": {name: environment_id}}} if name else {}
@@ -53,5 +53,5 @@ def _check_url(environment_id: str) -> None:
     except RolloutFailure as error:
         raise NoEnvironmentUrl(
             f"{environment_id!r} is not the URL of an OpenEnv server.\n"
-            "hint: start one, or have it started, and give its address: http://127.0.0.1:8000"
+            "hint: start one and give its address, such as http://127.0.0.1:8000"
         ) from error

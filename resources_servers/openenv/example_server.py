@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small OpenEnv server to try this out with: guess a number. It needs `openenv-core`, and port 8000 unless told."""
+"""A small OpenEnv server to try this out: guess a number. It needs `openenv-core`, and uses port 8000 by default."""
 
 import random
 import sys
@@ -21,27 +21,27 @@ class Hint(Observation):
 
 
 class Guessing(Environment):
-    """Guess a number that follows from the seed: 1 for finding it."""
+    """Guess a number drawn from the seed; the reward for finding it is 1."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def reset(self, seed=None, episode_id=None, **kwargs):
-        """Choose a number."""
+        """Draw a number."""
         self._secret, self._state = random.Random(seed).randint(1, HIGHEST), State(episode_id=episode_id)
         return Hint(text=f"Guess a number from 1 to {HIGHEST}. You have {GUESSES} guesses.")
 
     def step(self, action, timeout_s=None, **kwargs):
-        """Compare."""
+        """Compare the guess with the number."""
         self._state.step_count += 1
-        said = action.number.strip()
-        is_right = said == str(self._secret)
-        hint = "Guess a number." if not said.isdigit() else "Too low." if int(said) < self._secret else "Too high."
+        guess = action.number.strip()
+        is_right = guess == str(self._secret)
+        hint = "Guess a number." if not guess.isdigit() else "Too low." if int(guess) < self._secret else "Too high."
         is_over = is_right or self._state.step_count >= GUESSES
         return Hint(text="Right." if is_right else hint, reward=float(is_right), done=is_over)
 
     @property
     def state(self):
-        """Return how far it is."""
+        """Return the state of the episode."""
         return self._state
 
 

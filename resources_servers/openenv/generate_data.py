@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows: five numbers to guess in `example_server.py`, each by its seed."""
+"""Write the example rows: five seeds, each with a number to guess in `example_server.py`."""
 
 import json
 import random

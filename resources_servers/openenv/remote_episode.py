@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An episode in an environment behind OpenEnv's protocol: a WebSocket to its server, JSON messages both ways.
+"""An episode in an OpenEnv environment: a WebSocket to its server, with JSON messages both ways.
 
-The messages are `reset`, `step`, `mcp` and `close`, answered by `observation`, `mcp` or `error`. A session on the
+The messages are `reset`, `step`, `mcp` and `close`; the answers are `observation`, `mcp` and `error`. A session on the
 server lives as long as its socket.
 """
 
@@ -27,8 +27,8 @@ from resources_servers.openenv.actions import (
 
 _MAX_MESSAGE_BYTES = 100 * 2**20
 _CLOSE_TIMEOUT_S = 5.0
-_WAIT_FOR_OTHERS_S = 1.0
-"""How often a server that is full is asked again; others than this process may use it, too."""
+_FULL_RETRY_S = 1.0
+"""How often to ask a full server again; other processes may use it too."""
 _FULL, _INVALID = "CAPACITY_REACHED", "VALIDATION_ERROR"
 Answer = dict[str, Any]
 
@@ -37,86 +37,86 @@ class RemoteEpisode:
     """One session, from `reset` to `end`. After a failure it can only be ended."""
 
     def __init__(
-        self, url: str, freed: asyncio.Event, places: asyncio.Semaphore, *, connect_timeout_s: float, full_s: float
+        self, url: str, freed: asyncio.Event, slots: asyncio.Semaphore, *, connect_timeout_s: float, full_wait_s: float
     ) -> None:
-        """`freed` is set and `places` is given one back when a session ends; a full server is waited for `full_s`."""
-        self._url, self._freed, self._places = url, freed, places
-        self._connect_timeout_s, self._full_s = connect_timeout_s, full_s
+        """Set `freed` and release one of `slots` when the session ends; wait `full_wait_s` for a full server."""
+        self._url, self._freed, self._slots = url, freed, slots
+        self._connect_timeout_s, self._full_wait_s = connect_timeout_s, full_wait_s
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._form = ActionForm([])
         self._turn = asyncio.Lock()
         self._has_reward = self._is_lost = self._is_ended = False
         self.steps = 0
-        """How many steps have been taken."""
+        """The number of steps taken."""
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The tools that the environment offers."""
+        """The tools the environment offers."""
         return self._form.tools
 
     async def reset(self, task: dict[str, Any], seed: int, timeout_s: float) -> dict[str, Any]:
-        """Begin; return `observation` and `info`."""
+        """Start the episode; return `observation` and `info`."""
         schema = await self._fetch_schema()
         data = await self._open({"seed": seed, **(task.get("arguments") or {})}, timeout_s)
         if takes_mcp_calls(schema):
             request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
             listed = (await self._ask("mcp", request, timeout_s)).get("result")
             if not isinstance(listed, dict) or not isinstance(listed.get("tools"), list):
-                raise self._fail(f"did not list its tools, but answered {listed!r:.200}")
+                raise self._fail(f"did not list its tools but answered {listed!r:.200}")
             self._form = read_mcp_tools(listed["tools"])
         else:
             self._form = read_schema(schema)
         return {"observation": show_observation(data.get("observation")), "info": {}}
 
     async def step(self, action: Sequence[Any], timeout_s: float) -> dict[str, Any]:
-        """Take the actions of a reply, one after the other: its calls, or what it says."""
+        """Take the actions of a reply one after the other: its calls, or its text."""
         calls, text = action[0], grading.strip_thinking(action[1])
         self.steps += 1
         field = self._form.text_field
         if not calls and (field is None or not text):
             names = ", ".join(tool["name"] for tool in self.tools) or "none"
-            told = f"Nothing was done: call a tool. Available tools: {names}"
-            return {"observation": told, "reward": 0.0, "terminated": False, "truncated": False}
+            output = f"Nothing was done: call a tool. Available tools: {names}"
+            return {"observation": output, "reward": 0.0, "terminated": False, "truncated": False}
         if not calls:
-            told, reward, done = await self._act({str(field): text}, timeout_s)
-            return {"observation": told, "reward": reward, "terminated": done, "truncated": False}
+            output, reward, done = await self._act({str(field): text}, timeout_s)
+            return {"observation": output, "reward": reward, "terminated": done, "truncated": False}
         outputs, total, done = [], 0.0, False
         for name, arguments, _, call_id in calls:
-            told = "The episode is over."
+            output = "The episode is over."
             if not done:
-                told, reward, done = await self._act(self._form.make_action(name, arguments), timeout_s)
+                output, reward, done = await self._act(self._form.make_action(name, arguments), timeout_s)
                 total += reward
-            outputs.append({"type": "function_call_output", "call_id": call_id, "output": told})
+            outputs.append({"type": "function_call_output", "call_id": call_id, "output": output})
         return {"observation": outputs, "reward": total, "terminated": done, "truncated": False}
 
     async def end(self) -> None:
-        """Close the session. Ending twice is no error."""
+        """Close the session. Calling this twice is fine."""
         if self._is_ended:
             return
         self._is_ended = True
         try:
             await self._disconnect()
         finally:
-            self._places.release()
+            self._slots.release()
 
     async def _act(self, action: Answer, timeout_s: float) -> tuple[str, float, bool]:
-        """Take one action; return what the model is told, the reward, and whether that was the end."""
+        """Take one action; return what the model sees, the reward, and whether the episode is over."""
         data = await self._ask("step", action, timeout_s, allowed=_INVALID)
         if data.get("code") == _INVALID:
             wrong = [{"field": one.get("loc"), "problem": one.get("msg")} for one in data.get("errors") or ()]
             return json.dumps({"error": "this is no action of the environment", "problems": wrong}), 0.0, False
         done, reward = data.get("done") is True, data.get("reward")
         if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
-            raise self._fail(f"gave the reward {reward!r:.200}, which is no finite number")
+            raise self._fail(f"returned the reward {reward!r:.200}, which is not a finite number")
         self._has_reward |= reward is not None
         if done and not self._has_reward:
             raise self._fail(
-                f"ended the episode, and none of its {self.steps} steps had a reward",
+                f"ended the episode, but none of its {self.steps} steps had a reward",
                 hint="does the environment set `reward` in its observations?",
             )
         return show_observation(data.get("observation")), float(reward or 0.0), done
 
-    # --- the wire -----------------------------------------------------------------------------------------------------
+    # --- protocol -----------------------------------------------------------------------------------------------------
 
     async def _fetch_schema(self) -> dict[str, Any]:
         limit = aiohttp.ClientTimeout(total=self._connect_timeout_s)
@@ -126,29 +126,29 @@ class RemoteEpisode:
                 schema = (await answer.json())["action"]
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError) as error:
             raise self._fail(
-                f"did not say what its actions are (GET /schema): {type(error).__name__}: {error}", retryable=True
+                f"did not return its action schema (GET /schema): {type(error).__name__}: {error}", retryable=True
             ) from error
         return schema if isinstance(schema, dict) else {}
 
     async def _open(self, parameters: dict[str, Any], timeout_s: float) -> Answer:
-        """Connect and reset; wait while the server has as many sessions as it may have."""
+        """Connect and reset; wait while the server is full."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._full_s
+        deadline = loop.time() + self._full_wait_s
         while True:
             await self._connect()
             data = await self._ask("reset", parameters, timeout_s, allowed=_FULL)
             if data.get("code") != _FULL:
                 return data
             await self._disconnect()
-            if loop.time() >= until:
+            if loop.time() >= deadline:
                 raise self._fail(
-                    f"was full for {self._full_s:g} s: {data.get('message')}",
-                    hint="let it have more sessions (`max_concurrent_envs`), or play fewer rollouts at a time",
+                    f"was full for {self._full_wait_s:g} s: {data.get('message')}",
+                    hint="allow it more sessions (`max_concurrent_envs`), or run fewer rollouts at a time",
                     retryable=True,
                 )
             self._freed.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_WAIT_FOR_OTHERS_S):
+                async with asyncio.timeout(_FULL_RETRY_S):
                     await self._freed.wait()
 
     async def _connect(self) -> None:
@@ -163,7 +163,7 @@ class RemoteEpisode:
             raise self._fail(f"cannot be reached: {type(error).__name__}: {error}", retryable=True) from error
 
     async def _ask(self, kind: str, data: dict[str, Any], timeout_s: float, allowed: str = "") -> Answer:
-        """Send a message and return the data of its answer; an error is a failure, unless its code is `allowed`."""
+        """Send a message and return the data of its answer; raise for an error, unless its code is `allowed`."""
         assert self._socket is not None
         async with self._turn:
             try:
@@ -171,11 +171,11 @@ class RemoteEpisode:
                     await self._socket.send_str(json.dumps({"type": kind, "data": data}))
                     message = await self._socket.receive()
             except TimeoutError:
-                self._is_lost = True  # it would not hear a goodbye
+                self._is_lost = True  # it would not answer `close` either
                 raise RolloutFailure(
                     "timeout",
                     f"the environment at {self._url} did not answer `{kind}` within {timeout_s:g} s.\n"
-                    "hint: allow it more time in the config of this server, or see where it hangs",
+                    "hint: allow more time in this server's config, or find out where it hangs",
                 ) from None
             except (aiohttp.ClientError, OSError) as error:
                 raise self._fail(f"was lost during `{kind}`: {type(error).__name__}", retryable=True) from error
@@ -187,7 +187,7 @@ class RemoteEpisode:
         except (ValueError, KeyError, TypeError):
             answer, given = None, None
         if not isinstance(given, dict):
-            raise self._fail(f"answered `{kind}` with what is no message: {message.data!r:.200}")
+            raise self._fail(f"answered `{kind}` with something that is not a message: {message.data!r:.200}")
         if answer.get("type") == "error" and not (allowed and given.get("code") == allowed):
             raise self._fail(
                 f"answered `{kind}` with an error: {given.get('code')}: {given.get('message')} "
@@ -196,7 +196,7 @@ class RemoteEpisode:
         return given
 
     async def _disconnect(self) -> None:
-        """Say goodbye, and wait until the server has let the session go: its place is free then."""
+        """Close the session, and wait until the server has freed it."""
         socket, self._socket = self._socket, None
         if socket is not None:
             if not (socket.closed or self._is_lost):
@@ -209,5 +209,5 @@ class RemoteEpisode:
             self._freed.set()
 
     def _fail(self, what: str, *, hint: str = "", retryable: bool = False) -> RolloutFailure:
-        hint = hint or "is it an OpenEnv server, and in good health? See its log"
+        hint = hint or "is it a healthy OpenEnv server? See its log"
         return RolloutFailure("tool_server", f"the environment at {self._url} {what}.\nhint: {hint}", retryable)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of `reasoning-gym`: puzzles, algorithms, logic, arithmetic and more, each with a scorer of its own.
+"""The tasks of `reasoning-gym`: puzzles, algorithms, logic, arithmetic and more, each with its own scorer.
 
-Scorers evaluate what a model wrote, some of them as code, so they run in sandboxes; the library itself is never loaded
-here.
+Some scorers evaluate what a model wrote as code, so they all run in sandboxes. This process never loads the library.
 """
 
 from fastapi import FastAPI, HTTPException
@@ -25,28 +24,28 @@ class ReasoningGymResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
     num_processes: int | None = Field(None, ge=1)
-    """How many answers are scored at a time; None: as many as there are processors."""
+    """How many answers are scored at a time; None: one per processor."""
     scorer_timeout_seconds: float = Field(10, gt=0)
-    """How long scoring may take; an answer that takes longer is worth 0."""
+    """The time limit for scoring; an answer that takes longer scores 0."""
 
 
 class Metadata(BaseModel, extra="allow"):
-    """Which task a row is of, and what its scorer needs beside the answer."""
+    """The task of a row, and what its scorer needs besides the answer."""
 
     source_dataset: str
 
 
 class ReasoningGymVerifyRequest(BaseVerifyRequest):
-    """An entry of a task, as the library makes it."""
+    """A dataset entry, as the library makes it."""
 
     question: str
     answer: str | None = None
-    """The right answer; None where there are many, and the scorer knows one when it sees it."""
+    """The right answer; None if there are many, which the scorer recognizes."""
     metadata: Metadata
 
 
 class ReasoningGymVerifyResponse(BaseVerifyResponse):
-    """The reward, which is the score."""
+    """The reward, which equals the score."""
 
     task_name: str
     score: float
@@ -54,7 +53,7 @@ class ReasoningGymVerifyResponse(BaseVerifyResponse):
 
 
 class ReasoningGymResourcesServer(SimpleResourcesServer):
-    """No tools, and the scorers of the library."""
+    """Scores answers with the library's scorers; there are no tools."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
     MEAN_REWARDS_BY = "task_name"
@@ -62,7 +61,7 @@ class ReasoningGymResourcesServer(SimpleResourcesServer):
     _pool: CodePool = PrivateAttr()
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with sandboxes that end when it does; none is started before there is something to score."""
+        """Return the app. The sandboxes end with it; none starts before there is an answer to score."""
         app = super().setup_webserver()
         workers = self.config.num_processes or usable_cpus()
         self._pool = scorer_pool(workers, self.config.scorer_timeout_seconds)
@@ -70,7 +69,7 @@ class ReasoningGymResourcesServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: ReasoningGymVerifyRequest) -> ReasoningGymVerifyResponse:
-        """Return the score that the task gives the answer."""
+        """Score the answer with the task's scorer."""
         task = body.metadata.source_dataset
         answer = extract_answer(grading.assistant_text(body.response))
         entry = {"question": body.question, "answer": body.answer, "metadata": body.metadata.model_dump()}

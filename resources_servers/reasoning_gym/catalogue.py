@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gym import reasoning_gym:ID` offers: every generator, at any level of its curriculum, and mixtures of them.
+"""The catalogue of `gym import reasoning_gym:ID`: every generator, at any level of its curriculum, and mixtures.
 
-Options of a generator are its settings, and `level`: a level of its curriculum, or a list of levels that the rows climb
-through. Options of `composite` are `weights`, by generator, `configs` with settings of generators, and `level`.
+The options of a generator are its settings and `level`: a level of its curriculum, or a list of levels for the rows to
+climb. The options of `composite` are `weights` and `configs` (settings), both by generator, and `level`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from resources_servers.reasoning_gym.generate_data import (
 
 
 class RefusedSettings(GymError):
-    """The library cannot make what the options ask for."""
+    """The library does not accept the options."""
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return all generators by category, and the mixture."""
+    """Return all generators, ordered by category, and the mixture."""
     tasks = [
         {"id": name, "description": f"{category}; {_describe_levels(name)}"}
         for category, names in list_tasks_by_category().items()
@@ -35,7 +35,7 @@ def list_environments() -> list[dict[str, str]]:
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: Mapping[str, Any]) -> list[Row]:
-    """Return rows of a generator or of a mixture; rows of a level say which."""
+    """Return rows of a generator or mixture; rows with a level name it."""
     if environment_id != MIXTURE:
         refuse_unknown([environment_id])
     settings = {key: value for key, value in options.items() if key != "level"}
@@ -55,20 +55,20 @@ def make_rows(environment_id: str, rows: int, seed: int, options: Mapping[str, A
 
 
 def _generate(
-    name: str, places: Sequence[int], size: int, seed: int, settings: Mapping[str, Any], level: int | None
+    name: str, indices: Sequence[int], size: int, seed: int, settings: Mapping[str, Any], level: int | None
 ) -> list[Row]:
-    """Return the rows at some places of a dataset."""
+    """Return the rows at these indices of a dataset."""
     from reasoning_gym import create_dataset
 
     try:
         own = _read_mixture(settings, level) if name == MIXTURE else {**_read_level(name, level), **settings}
         dataset = create_dataset(name, **{**own, "size": size, "seed": seed})
-        return [make_row(dataset[place]) for place in places]
+        return [make_row(dataset[index]) for index in indices]
     except (TypeError, ValueError, AssertionError) as error:
-        at = "" if level is None else f" at level {level}"
+        where = "" if level is None else f" at level {level}"
         raise RefusedSettings(
-            f"reasoning-gym cannot make {name!r}{at} with {dict(settings)}: {error}\n"
-            "hint: options are settings of the generator, and `level`; not every level of the library can be made"
+            f"reasoning-gym cannot make {name!r}{where} with {dict(settings)}: {error}\n"
+            "hint: options are the generator's settings and `level`; some levels of the library do not work"
         ) from error
 
 
@@ -78,12 +78,12 @@ def _read_mixture(settings: Mapping[str, Any], level: int | None) -> dict[str, A
     weights, configs = settings.get("weights"), settings.get("configs") or {}
     if not isinstance(weights, dict) or not weights or not isinstance(configs, dict) or set(configs) - set(weights):
         raise RefusedSettings(
-            "a mixture needs its generators with their weights, and `configs` may have settings for those.\n"
+            "a mixture needs `weights` for its generators, and `configs` may only have settings for those.\n"
             'hint: --option \'weights={"chain_sum": 2, "gcd": 1}\' --option \'configs={"gcd": {"min_numbers": 3}}\''
         )
     if unknown := set(settings) - {"weights", "configs"}:
         raise RefusedSettings(
-            f"{MIXTURE} has no option {', '.join(map(repr, sorted(unknown)))}: weights, configs, level"
+            f"{MIXTURE} has no option {', '.join(map(repr, sorted(unknown)))}.\nhint: options: weights, configs, level"
         )
     refuse_unknown(weights)
     specs = [
@@ -94,20 +94,18 @@ def _read_mixture(settings: Mapping[str, Any], level: int | None) -> dict[str, A
 
 
 def _read_level(name: str, level: int | None) -> dict[str, Any]:
-    """Return the settings of a generator at a level of its curriculum; none if there is no level."""
+    """Return a generator's settings at a level of its curriculum; none if `level` is None."""
     from reasoning_gym.factory import create_curriculum
 
     if level is None:
         return {}
     if level >= (count := _count_levels(name)):
-        has = f"has the levels 0 to {count - 1}" if count else "has no curriculum"
-        raise RefusedSettings(
-            f"{name!r} {has}, so that it cannot be made at level {level}.\nhint: choose another level"
-        )
+        has = f"has levels 0 to {count - 1}" if count else "has no curriculum"
+        raise RefusedSettings(f"{name!r} {has}, so it cannot be made at level {level}.\nhint: choose another level")
     curriculum = create_curriculum(name)
     curriculum.set_global_level(level)
     config = curriculum.generate_configuration()
-    # A mixture gives its generators their own sizes and seeds.
+    # A mixture sets the size and seed of its generators itself.
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in ("size", "seed")}
 
 

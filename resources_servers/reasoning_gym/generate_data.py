@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the tasks of `reasoning-gym`, and the example rows: one of each of five tasks.
+"""Make rows of `reasoning-gym` tasks, and the example rows: one of each of five tasks.
 
-The library is loaded with the first call. What rows a seed gives is up to its version. `solution` is what a model says
-that knows the answer. More rows are written by `scripts/create_dataset.py`.
+The first call loads the library, whose version decides which rows a seed gives. `solution` is what a model that knows
+the answer would say. `scripts/create_dataset.py` writes more rows.
 """
 
 import difflib
@@ -25,11 +25,11 @@ MIXTURE = "composite"
 
 
 class UnknownTasks(GymError):
-    """Tasks are asked for that the library does not have."""
+    """The library does not have the requested tasks."""
 
 
 def list_tasks(category: str | None = None) -> list[str]:
-    """Return all tasks, or those of a category; a mixture is none."""
+    """Return all tasks, or those of a category, without the mixture."""
     by_category = list_tasks_by_category()
     if category is None:
         return sorted(name for names in by_category.values() for name in names)
@@ -39,7 +39,7 @@ def list_tasks(category: str | None = None) -> list[str]:
 
 
 def list_tasks_by_category() -> dict[str, list[str]]:
-    """Return the tasks of every category, which is the package of the library that they are in."""
+    """Return the tasks by category, which is their subpackage in the library."""
     from reasoning_gym.factory import DATASETS
 
     found: dict[str, list[str]] = {}
@@ -52,7 +52,7 @@ def list_tasks_by_category() -> dict[str, list[str]]:
 def generate(
     tasks: Sequence[str], size: int, seed: int, configs: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[Row]:
-    """Yield `size` rows, in which the tasks take turns; `configs` are settings of tasks."""
+    """Yield `size` rows, alternating between the tasks; `configs` has settings by task."""
     from reasoning_gym import create_dataset
 
     configs = configs or {}
@@ -64,16 +64,16 @@ def generate(
 
 
 def refuse_unknown(tasks: Iterable[str]) -> None:
-    """Raise an UnknownTasks that names those of `tasks` that the library does not have, and what is near to them."""
+    """Raise UnknownTasks, with the closest names, if the library does not have all `tasks`."""
     known = list_tasks()
     if unknown := sorted({*tasks} - {*known}):
-        near = [close for name in unknown for close in difflib.get_close_matches(name, known, cutoff=0.7)]
-        guess = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"\navailable: {', '.join(known)}"
+        close = [match for name in unknown for match in difflib.get_close_matches(name, known, cutoff=0.7)]
+        guess = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"\navailable: {', '.join(known)}"
         raise UnknownTasks(f"there is no task {', '.join(map(repr, unknown))}. {guess}")
 
 
 def make_row(entry: Mapping[str, Any]) -> Row:
-    """Return an entry of a task as a row."""
+    """Return a dataset entry as a row."""
     return {
         "responses_create_params": {
             "input": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": entry["question"]}]

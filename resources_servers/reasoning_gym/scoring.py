@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the answer in a reply, and have it scored in a sandbox by the scorer of its task."""
+"""Find the answer in a reply, and score it in a sandbox with its task's scorer."""
 
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,15 @@ MODULE = "reasoning_gym_scoring"
 
 
 class UnknownTask(GymError):
-    """A row is of a task that the installed library does not have."""
+    """The installed library does not have the row's task."""
 
 
 class ScorerError(GymError):
-    """The scorer of a task cannot be used, whatever the answer."""
+    """A task's scorer does not work, whatever the answer."""
 
 
 def extract_answer(text: str) -> str | None:
-    r"""Return what a reply gives as its answer: in `<answer>` tags, else in the first `\boxed{}`, else all of it."""
+    r"""Return the answer in a reply: from `<answer>` tags, else from the first `\boxed{}`, else all of it."""
     said = grading.strip_thinking(text)
     tagged = grading.tagged(said, "answer")
     if tagged is not None:
@@ -31,7 +31,7 @@ def extract_answer(text: str) -> str | None:
 
 
 def scorer_pool(workers: int, timeout_s: float) -> CodePool:
-    """Sandboxes that have loaded all scorers."""
+    """Return sandboxes with all scorers loaded."""
     return CodePool(
         workers,
         timeout_s=timeout_s,
@@ -41,23 +41,23 @@ def scorer_pool(workers: int, timeout_s: float) -> CodePool:
 
 
 async def score_answer(pool: CodePool, task: str, answer: str, entry: dict[str, Any]) -> float:
-    """Return what `answer` is worth, from 0 to 1; 0 if the scorer cannot cope with it, or not in time."""
-    ran = await pool.call(f"from {MODULE} import score", "score", [task, answer, entry])
-    if ran.status == "error" or (ran.status == "ok" and not isinstance(ran.value, dict)):
+    """Return the score of `answer`, from 0 to 1; 0 if the scorer cannot handle it, or not in time."""
+    result = await pool.call(f"from {MODULE} import score", "score", [task, answer, entry])
+    if result.status == "error" or (result.status == "ok" and not isinstance(result.value, dict)):
         raise ScorerError(
-            f"the scorer of task {task!r} could not run: {ran.error}\n"
+            f"the scorer of task {task!r} could not run: {result.error}\n"
             "hint: it needs the package `reasoning-gym`: pip install 'nemo-gym[environments]'"
         )
-    if ran.status != "ok":
+    if result.status != "ok":
         return 0.0
-    if "unknown" in ran.value:
+    if "unknown" in result.value:
         raise UnknownTask(
-            f"the row is of task {task!r}, which the installed reasoning-gym does not have.\n"
-            f"its {len(ran.value['unknown'])} tasks: {', '.join(ran.value['unknown'])}"
+            f"the row's task is {task!r}, which the installed reasoning-gym does not have.\n"
+            f"its {len(result.value['unknown'])} tasks: {', '.join(result.value['unknown'])}"
         )
-    if "broken" in ran.value:
+    if "broken" in result.value:
         raise ScorerError(
-            f"the scorer of task {task!r} fails on the answer of the row itself: {ran.value['broken']}\n"
-            "hint: the metadata of the row may be incomplete; write the row anew with the installed reasoning-gym"
+            f"the scorer of task {task!r} fails on the row's own answer: {result.value['broken']}\n"
+            "hint: the row's metadata may be incomplete; write the row again with the installed reasoning-gym"
         )
-    return float(ran.value["score"])
+    return float(result.value["score"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environments of `skyrl-gym`, played step by step by `gymnasium_agent`.
 
-The library runs programs and SQL of the model in its own process, or in a plain child of it. Here the environments that
-do so are played in sandboxes, the others in processes of their own; the library itself is never loaded in this one.
+The library runs the model's programs and SQL in its own process, or in a plain child process. Here, the environments
+that do so are played in sandboxes, and the others in separate processes. This process never loads the library.
 """
 
 import os
@@ -22,26 +22,26 @@ from resources_servers.skyrl_gym.sandboxed_episode import SandboxedEpisode, make
 
 RUNS_CODE = ("lcb", "text2sql")
 REFUSED = {
-    "searchcode": "it runs programs of the model as they are, with the network that its search needs, so no sandbox "
-    "can hold it.\nhint: play `search` for searching, or `lcb` for programs",
+    "searchcode": "it runs the model's programs unprotected, and its search needs the network, so no sandbox can "
+    "contain it.\nhint: play `search` for searching, or `lcb` for programs",
 }
-"""Environments of the library that are not played, and why."""
+"""Environments of the library that are not supported, and why."""
 
 
 class SkyrlGymResourcesServerConfig(StepServerConfig):
     """Config of the environments."""
 
     env_configs: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings by environment, as SkyRL has them: `{search: {search_url: ...}, text2sql: {db_path: ...}}`."""
+    """Settings by environment, as in SkyRL: `{search: {search_url: ...}, text2sql: {db_path: ...}}`."""
     num_sandboxes: PositiveInt | None = None
-    """How many replies with programs or SQL are run at a time; None: as many as there are processors."""
+    """How many replies with programs or SQL run at a time; None: one per processor."""
     step_timeout_s: PositiveFloat = 300.0
-    """How long a step may take; the library itself allows 6 s for a test and 5 s or 30 s for an SQL query."""
+    """The time limit for a step; the library itself allows 6 s for a test and 5 s or 30 s for an SQL query."""
 
     @field_validator("env_configs")
     @classmethod
     def make_folders_absolute(cls, env_configs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Let `db_path` begin where the server was started: a sandbox has another working folder."""
+        """Resolve `db_path` where the server was started: a sandbox has another working directory."""
         return {
             name: {key: os.path.abspath(value) if key == "db_path" else value for key, value in settings.items()}
             for name, settings in env_configs.items()
@@ -49,7 +49,7 @@ class SkyrlGymResourcesServerConfig(StepServerConfig):
 
 
 class SkyrlGymResourcesServer(TextStepServer):
-    """Plays each row in the environment that its `env_class` names."""
+    """Plays each row in the environment named by its `env_class`."""
 
     MEAN_REWARDS_BY = "env_class"
     PRELOAD = ("skyrl_gym", "resources_servers.skyrl_gym.inside.skyrl_environment")
@@ -58,7 +58,7 @@ class SkyrlGymResourcesServer(TextStepServer):
     _sandboxes: CodePool = PrivateAttr()
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app, with sandboxes that end when it does; none is started before it is needed."""
+        """Return the app. The sandboxes end with it; none starts before it is needed."""
         app = super().setup_webserver()
         databases: str | None = self.config.env_configs.get("text2sql", {}).get("db_path")
         self._sandboxes = make_pool(
@@ -70,13 +70,13 @@ class SkyrlGymResourcesServer(TextStepServer):
         return app
 
     async def handle_reset(self, body: EnvResetRequest, request: Request) -> EnvResetResponse:
-        """`POST /reset`. The library's environments are told the prompt."""
+        """`POST /reset`. Pass the prompt to the library's environment."""
         messages = body.responses_create_params.model_dump(mode="json", exclude_unset=True)["input"]
         prompt = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         return await super().handle_reset(body.model_copy(update={"prompt": prompt}), request)
 
     async def reset(self, metadata: dict[str, Any], session_id: str) -> Any:
-        """Begin an episode, if this server can play it."""
+        """Start an episode, if this server can play it."""
         env_class = metadata.get("env_class")
         if problem := self.find_problem(metadata):
             raise RolloutFailure("tool_server", f"environment {env_class!r} cannot be played: {problem}")
@@ -88,7 +88,7 @@ class SkyrlGymResourcesServer(TextStepServer):
         env_class = task.get("env_class")
         settings = self.config.env_configs.get(str(env_class), {})
         if env_class is None:
-            return "the row has no `env_class`.\nhint: rows in SkyRL's form have it"
+            return "the row has no `env_class`.\nhint: rows in SkyRL's format have one"
         if env_class == "search" and "search_url" not in settings:
             return "it needs a retriever.\nhint: set `env_configs: {search: {search_url: http://HOST:PORT/retrieve}}`"
         if env_class == "text2sql" and "db_script" not in task and "db_path" not in settings:
@@ -96,16 +96,16 @@ class SkyrlGymResourcesServer(TextStepServer):
         return REFUSED.get(env_class)
 
     async def open_episode(self, task: dict[str, Any]) -> Any:
-        """Return a sandbox for what runs code of the model, else a process."""
+        """Return a sandboxed episode if the environment runs the model's code, else one in a process."""
         return SandboxedEpisode(self._sandboxes) if task["env_class"] in RUNS_CODE else await super().open_episode(task)
 
     async def act(self, episode: Any, response: NeMoGymResponse) -> dict[str, Any]:
-        """Tell the environment all that the model wrote, as SkyRL does: with its thinking."""
+        """Pass everything the model wrote to the environment, including its thinking, as SkyRL does."""
         return await episode.step([write_out(response)], self.config.step_timeout_s)
 
 
 def write_out(response: NeMoGymResponse) -> str:
-    """Return a reply as the model wrote it: thinking that came apart from the text is put back, in `<think>` tags."""
+    """Return a reply as the model wrote it: put separate reasoning items back, in `<think>` tags."""
     parts = []
     for item in response.output:
         if item.type == "reasoning":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows of this server, always the same ones: one of each environment that needs no network."""
+"""Write the example rows, always the same ones: one for each environment that needs no network."""
 
 import json
 from pathlib import Path

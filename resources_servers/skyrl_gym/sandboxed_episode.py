@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Episodes whose steps run what the model wrote: each step is a call in a sandbox, and the state is kept here."""
+"""Episodes that run the model's code: each step is a call in a sandbox, and the state is kept here."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ MODULE = "skyrl_environment"
 
 
 def make_pool(workers: int, memory_mib: int, visible: Sequence[str]) -> CodePool:
-    """Return sandboxes that have loaded the library, and can read what is in the folders `visible`."""
+    """Return sandboxes with the library loaded and read access to the folders in `visible`."""
     return CodePool(
         workers,
         Limits(memory_mib=memory_mib),
@@ -23,7 +23,7 @@ def make_pool(workers: int, memory_mib: int, visible: Sequence[str]) -> CodePool
 
 
 class SandboxedEpisode:
-    """What `nemo_gym.adapters` asks of the place where an episode is played."""
+    """An episode with the interface that `nemo_gym.adapters` expects."""
 
     def __init__(self, pool: CodePool) -> None:
         self._pool = pool
@@ -33,39 +33,39 @@ class SandboxedEpisode:
         self.tools: list[dict[str, Any]] = []
 
     async def reset(self, task: dict[str, Any], seed: int, timeout_s: float) -> dict[str, Any]:
-        """Begin. Nothing of the model's runs here, so whatever goes wrong is a failure."""
+        """Start the episode. None of the model's code runs here, so any error is a failure."""
         self._task = task
-        ran = await self._call("begin", [task], timeout_s)
-        if ran.status != "ok":
-            raise _fail("reset", ran.error)
-        return self._take_over("reset", ran.value)
+        result = await self._call("begin", [task], timeout_s)
+        if result.status != "ok":
+            raise _make_failure("reset", result.error)
+        return self._read_answer("reset", result.value)
 
     async def step(self, action: Sequence[Any], timeout_s: float) -> dict[str, Any]:
-        """Act. A reply whose code or SQL is more than a sandbox allows ends the episode with nothing."""
+        """Take a step. A reply whose code or SQL exceeds the sandbox's limits ends the episode with reward 0."""
         self.steps += 1
-        ran = await self._call("play_step", [self._task, self._state, *action], timeout_s)
-        if ran.status == "error":
-            raise _fail("step", ran.error)
-        if ran.status != "ok":
-            info = {"stopped": ran.error}
+        result = await self._call("play_step", [self._task, self._state, *action], timeout_s)
+        if result.status == "error":
+            raise _make_failure("step", result.error)
+        if result.status != "ok":
+            info = {"stopped": result.error}
             return {"observation": None, "reward": 0.0, "terminated": True, "truncated": False, "info": info}
-        return self._take_over("step", ran.value)
+        return self._read_answer("step", result.value)
 
     async def end(self) -> None:
-        """There is nothing to end: no process is the episode's own."""
+        """Do nothing: the episode has no process of its own."""
 
     async def _call(self, function: str, arguments: list[Any], timeout_s: float) -> CodeResult:
         return await self._pool.call(f"from {MODULE} import {function}", function, arguments, timeout_s=timeout_s)
 
-    def _take_over(self, what: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def _read_answer(self, what: str, answer: dict[str, Any]) -> dict[str, Any]:
         if "raised" in answer:
-            raise _fail(what, answer["raised"])
+            raise _make_failure(what, answer["raised"])
         self._state = answer.pop("state")
         return answer
 
 
-def _fail(what: str, why: str) -> RolloutFailure:
+def _make_failure(what: str, why: str) -> RolloutFailure:
     return RolloutFailure(
         "tool_server",
-        f"the environment could not do `{what}`: {why}\nhint: this is an error of the environment or of its task",
+        f"the environment failed in `{what}`: {why}\nhint: the fault is in the environment or its task",
     )

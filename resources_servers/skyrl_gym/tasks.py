@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks for the environments, made by seed: rows in SkyRL's form, each with the reply that solves it."""
+"""Generate tasks for the environments from seeds: rows in SkyRL's format, each with a reply that solves it."""
 
 import json
 import random
@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 class Task(NamedTuple):
-    """A question, what the environment needs to score replies, and a reply that gets the full reward."""
+    """A question, the fields needed to score replies, and a reply that earns the full reward."""
 
     question: str
     fields: Row
@@ -149,7 +149,7 @@ def _make_text2sql(random_: random.Random) -> Task:
     return Task(question, fields, f"<think>I know the tables.</think>\n<solution>{gold}</solution>")
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
+# --- all tasks --------------------------------------------------------------------------------------------------------
 
 MAKERS: dict[str, Callable[[random.Random], Task]] = {
     "aime": _make_aime,
@@ -161,12 +161,12 @@ MAKERS: dict[str, Callable[[random.Random], Task]] = {
 
 
 def make_task(env_class: str, seed: int) -> Task:
-    """Return the task of an environment that a seed stands for."""
+    """Return the task of an environment for a seed."""
     return MAKERS[env_class](random.Random(f"{env_class} {seed}"))
 
 
 def make_row(env_class: str, seed: int) -> Row:
-    """Return such a task as a row."""
+    """Return the task for a seed as a row."""
     task = make_task(env_class, seed)
     return {
         "responses_create_params": {"input": [{"role": "user", "content": task.question}]},

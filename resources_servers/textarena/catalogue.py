@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the installed TextArena offers, and rows of it. It runs where the library is installed: in the server's venv.
+"""List the games of the installed TextArena and make rows for them. This runs in the server's virtual environment.
 
-The library does not say which of its games can be played, nor with how many players: they are tried.
+The library does not say which of its games work, nor with how many players, so each is tried.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ INSTRUCTION = (
     "asks for, which is mostly a text in square brackets. An illegal move may lose the game."
 )
 _ROW_OPTIONS = ("env_args", "players", "seat", "opponent", "opponent_moves")
-_LOOKS = {
+_VARIANTS = {
     "": "the observations are the whole game",
     "-train": "the observations are rules and board",
     "-raw": "the observations are the messages, unwrapped",
@@ -24,19 +24,19 @@ _LOOKS = {
 
 
 def list_environments() -> list[dict[str, Any]]:
-    """Return all games, with what each needs; several variants of a game are tried once."""
+    """Return all games, with what each needs; the variants of a game are tried only once."""
     from textarena.envs.registration import ENV_REGISTRY
 
     first = {spec.entry_point: env_id for env_id, spec in reversed(ENV_REGISTRY.items())}
     needs = {entry_point: _find_needs(env_id) for entry_point, env_id in first.items()}
     return [
-        {"id": env_id, "description": f"{needs[spec.entry_point]}; {_LOOKS[_find_look(env_id)]}"}
+        {"id": env_id, "description": f"{needs[spec.entry_point]}; {_VARIANTS[_find_variant(env_id)]}"}
         for env_id, spec in ENV_REGISTRY.items()
     ]
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return `rows` tasks of a game with seeds from `seed` on; `options` may hold what a row may hold.
+    """Return `rows` tasks of a game with consecutive seeds from `seed`; `options` may set fields of the rows.
 
     `seat: "alternate"` gives the model each seat in turn.
     """
@@ -57,28 +57,28 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
 
 
 def make_config(environment_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of the server and its agent that `options` are about: `opponent_model` and `max_steps`."""
+    """Return the config for the options `opponent_model` (of the server) and `max_steps` (of its agent)."""
     open_game(environment_id, options.get("env_args") or {})
     config: dict[str, Any] = {}
     if name := options.get("opponent_model"):
         model = {"type": "responses_api_models", "name": name}
         config["server"] = {"opponent": "model", "opponent_model_server": model}
-    if (most := options.get("max_steps")) is not None:
-        config["agent"] = {"max_steps": most}
+    if (max_steps := options.get("max_steps")) is not None:
+        config["agent"] = {"max_steps": max_steps}
     return config
 
 
-def _find_look(env_id: str) -> str:
-    return next((look for look in ("-train", "-raw") if env_id.endswith(look)), "")
+def _find_variant(env_id: str) -> str:
+    return next((variant for variant in ("-train", "-raw") if env_id.endswith(variant)), "")
 
 
 def _find_needs(env_id: str) -> str:
-    """Return how many players a game takes, or what is in its way."""
+    """Return how many players a game takes, or why it cannot be played."""
     import nltk
 
     quiet = contextlib.redirect_stdout(io.StringIO())
     try:
-        # Listing games is no reason to download word lists.
+        # Listing games should not download word lists.
         with mock.patch.object(nltk, "download", return_value=False), quiet:
             players = count_players(env_id, {})
     except LookupError:
@@ -88,7 +88,7 @@ def _find_needs(env_id: str) -> str:
     except ImportError as error:
         return f"cannot be played: {error}"
     except OSError:
-        return "cannot be played: the package lacks files of it"
+        return "cannot be played: the package lacks some of its files"
     except ValueError as error:
         return f"needs network: {error}" if "API key" in str(error) else f"cannot be played: {error}"
     return f"players: {players}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A game of TextArena with the model on one seat, as Gymnasium has it: what runs in the process of an episode.
+"""A TextArena game with the model in one seat and Gymnasium's interface. This runs in the episode's process.
 
-Scripted players move here. For an opponent that is a model the game stops at each of its turns: `info["asks"]` holds
-what it is told, and the next `step` is its move.
+Scripted players move here. For an opponent that is a model, the game pauses at each of its turns: `info["asks"]` is
+what it sees, and the next `step` is its move.
 """
 
 import difflib
@@ -12,9 +12,9 @@ from typing import Any
 from resources_servers.textarena.scripted_players import POLICIES, ScriptedPlayer, UnusableGame
 
 MODEL = "model"
-_MOST_PLAYERS = 6
-# These take any number of players, and are no games with one.
-_LEAST_PLAYERS = {"QuantumTicTacToe": 2, "SpiteAndMalice": 2, "PublicGoodsGame": 2, "MarketEntryGame": 2}
+_MAX_PLAYERS = 6
+# These accept any number of players, but are not games for one.
+_MIN_PLAYERS = {"QuantumTicTacToe": 2, "SpiteAndMalice": 2, "PublicGoodsGame": 2, "MarketEntryGame": 2}
 Turn = tuple[str | None, float, bool, bool, dict[str, Any]]
 
 
@@ -31,7 +31,7 @@ def make(task: dict[str, Any]) -> "SeatedGame":
 
 
 class SeatedGame:
-    """A game seen from one seat; the reward of that seat comes with the last step."""
+    """A game seen from one seat; the seat's reward comes with the last step."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class SeatedGame:
         self._others: dict[int, ScriptedPlayer] = {}
         self._opponent_turns: list[dict[str, Any]] = []
         self._outcome: dict[str, Any] | None = None
-        self._told: dict[int, str] = {}
-        self._turn, self._telling = 0, ""
+        self._last_observations: dict[int, str] = {}
+        self._turn, self._prompt = 0, ""
 
     def reset(self, seed: int) -> tuple[str | None, dict[str, Any]]:
-        """Begin the game: what the model is told first."""
+        """Start the game; return what the model sees first."""
         if self._opponent != MODEL:
             self._others = {
                 player: ScriptedPlayer(self._opponent, self._opponent_moves, f"{seed} {player}")
@@ -76,25 +76,25 @@ class SeatedGame:
         return observation, info
 
     def step(self, text: str) -> Turn:
-        """Make the move of the model whose turn it is. A game that the others ended takes no move."""
+        """Make the move of the model whose turn it is. If the others have ended the game, ignore the move."""
         if self._outcome is None:
             self._move(text)
             self._play_others()
         return self._describe_turn()
 
     def _play_others(self) -> None:
-        """Go on until it is the turn of a model, or the game is over."""
+        """Continue until it is a model's turn or the game is over."""
         while self._outcome is None:
-            self._turn, told = self._game.get_observation()
-            observation = told if isinstance(told, str) else _join_messages(told)
-            # Most wrappers tell everything from the beginning, again and again.
-            news = observation.removeprefix(self._told.get(self._turn, "")).strip() or observation
-            self._told[self._turn] = observation
+            self._turn, messages = self._game.get_observation()
+            observation = messages if isinstance(messages, str) else _join_messages(messages)
+            # Most wrappers repeat everything from the beginning each time.
+            news = observation.removeprefix(self._last_observations.get(self._turn, "")).strip() or observation
+            self._last_observations[self._turn] = observation
             if self._turn == self._seat:
-                self._telling = news
+                self._prompt = news
                 return
             if self._opponent == MODEL:
-                self._telling = observation
+                self._prompt = observation
                 return
             self._move(self._others[self._turn].choose_move(self._game, observation, news))
 
@@ -111,35 +111,35 @@ class SeatedGame:
         if self._outcome is not None:
             return None, self._read_reward(self._outcome), True, False, {**info, **self._outcome}
         if self._turn != self._seat:
-            return None, 0.0, False, False, {**info, "asks": self._telling}
-        return self._telling, 0.0, False, False, info
+            return None, 0.0, False, False, {**info, "asks": self._prompt}
+        return self._prompt, 0.0, False, False, info
 
     def _read_reward(self, outcome: dict[str, Any]) -> float:
         reward = outcome["rewards"][self._seat]
         if isinstance(reward, str):
-            # Countdown, Cryptarithm, Slitherlink and ThreeCardMonte of 0.7.4 swap reward and reason of an illegal move.
+            # In 0.7.4, Countdown, Cryptarithm, Slitherlink and ThreeCardMonte swap an illegal move's reward and reason.
             reward = outcome["game_info"][self._seat]["reason"].removeprefix("Invalid Move: ")
         return float(reward)
 
 
 def open_game(env_id: str, env_args: dict[str, Any]) -> Any:
-    """Return a game of the library by its name."""
+    """Return the library's game of this id."""
     import textarena
     from textarena.envs.registration import ENV_REGISTRY
 
     if env_id not in ENV_REGISTRY:
-        near = ", ".join(map(repr, difflib.get_close_matches(str(env_id), ENV_REGISTRY, n=3)))
-        hint = f"did you mean {near}?" if near else "`list_environments()` of catalogue.py lists all that there are"
+        close = ", ".join(map(repr, difflib.get_close_matches(str(env_id), ENV_REGISTRY, n=3)))
+        hint = f"did you mean {close}?" if close else "`list_environments()` of catalogue.py lists all games"
         raise UnusableGame(f"TextArena has no game {env_id!r}.\nhint: {hint}")
     return textarena.make(env_id, **env_args)
 
 
 def count_players(env_id: str, env_args: dict[str, Any]) -> int:
-    """Return the least number of players that a game can be played with. The library has no other way than to try."""
-    drawn = random.getstate()
-    least = _LEAST_PLAYERS.get(env_id.split("-v")[0], 1)
+    """Return the smallest number of players for a game. The only way to find out is to try."""
+    random_state = random.getstate()
+    fewest = _MIN_PLAYERS.get(env_id.split("-v")[0], 1)
     try:
-        for players in range(least, _MOST_PLAYERS + 1):
+        for players in range(fewest, _MAX_PLAYERS + 1):
             try:
                 open_game(env_id, env_args).reset(num_players=players, seed=0)
             except (AssertionError, ValueError) as error:
@@ -148,12 +148,12 @@ def count_players(env_id: str, env_args: dict[str, Any]) -> int:
             else:
                 return players
     finally:
-        random.setstate(drawn)
+        random.setstate(random_state)
     raise UnusableGame(
-        f"{env_id!r} cannot be played with up to {_MOST_PLAYERS} players.\nhint: set `players` in the row"
+        f"{env_id!r} cannot be played with up to {_MAX_PLAYERS} players.\nhint: set `players` in the row"
     )
 
 
 def _join_messages(messages: Any) -> str:
-    """Return what the library tells where no wrapper makes a text of it: in the variants `-raw`."""
+    """Return the messages of a `-raw` variant, which no wrapper has joined, as one text."""
     return "\n".join(text for _, text, _ in messages)

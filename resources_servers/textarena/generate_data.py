@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows: five games, always the same ones, with moves that win each.
+"""Write the example rows, always the same ones: five games, each with moves that win it.
 
-More rows of any game come from `catalogue.py`, which needs the library; these do not.
+This does not need the library. `catalogue.py`, which does, makes more rows of any game.
 """
 
 import json

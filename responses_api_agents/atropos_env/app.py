@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays environments of Atropos: the environment owns the loop and the score, the model server gives the model."""
+"""Plays Atropos environments: the environment owns the loop and the score, and the model server provides the model."""
 
 import asyncio
 import json
@@ -26,24 +26,24 @@ class AtroposEnvConfig(RolloutRunnerConfig):
     """Config of the agent."""
 
     environment_config: dict[str, Any] = {}
-    """Fields of the environments' configs that go before those of their `config_init`; a row's own go before these."""
+    """Fields of the environments' configs, which override those of `config_init`; a row's own fields override these."""
 
 
 class AtroposRunRequest(RunnerRunRequest):
-    """An item of an environment."""
+    """A task: an item of an environment."""
 
     environment: str
-    """Its class path: `module:Class` or `folder/file.py:Class`."""
+    """The class path: `module:Class` or `folder/file.py:Class`."""
     environment_config: dict[str, Any] = {}
-    """Fields of its config."""
+    """Fields of the environment's config."""
     item_index: int | None = Field(default=None, ge=0)
-    """Which item, in the order in which the environment gives them."""
+    """The index of the item, in the order in which the environment returns them."""
     item: Any = None
-    """Or the item itself."""
+    """The item itself, instead of an index."""
 
 
-class Opened:
-    """What belongs to one event loop: a client, and environments, which may hold locks and connections of it."""
+class LoopResources:
+    """The client and environments of one event loop, whose locks and connections they may hold."""
 
     def __init__(self) -> None:
         self.client: Any = None
@@ -51,27 +51,27 @@ class Opened:
 
 
 class AtroposEnv(LibraryRunner):
-    """An agent whose rollouts are those of an environment of Atropos."""
+    """An agent whose rollouts an Atropos environment plays and scores."""
 
     config: AtroposEnvConfig
-    _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Opened] = PrivateAttr(default_factory=WeakKeyDictionary)
+    _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopResources] = PrivateAttr(default_factory=WeakKeyDictionary)
 
     async def run(self, body: AtroposRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout."""
         return await super().run(body)
 
     async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Play an item as the library does, and give its score."""
+        """Play an item as the library does, and return its score."""
         if (task.get("item") is None) == (task.get("item_index") is None):
-            raise RolloutFailure("agent", "a row has an `item` or an `item_index`.\nhint: give one of the two")
-        opened = self._opened.setdefault(asyncio.get_running_loop(), Opened())
+            raise RolloutFailure("agent", "a row needs an `item` or an `item_index`.\nhint: give one of the two")
+        resources = self._loops.setdefault(asyncio.get_running_loop(), LoopResources())
         settings = {**self.config.environment_config, **(task.get("environment_config") or {})}
-        environment = await self._open(opened, task["environment"], settings)
+        environment = await self._open(resources, task["environment"], settings)
 
         from responses_api_agents.atropos_env.model_calls import begin_calls, make_client
 
-        opened.client = opened.client or make_client(self.config.rollout_timeout_s)
-        calls = begin_calls(opened.client, model, read_sampling(task))
+        resources.client = resources.client or make_client(self.config.rollout_timeout_s)
+        calls = begin_calls(resources.client, model, read_sampling(task))
         item = task.get("item")
         if item is None:
             item = await environment.get_item(task["item_index"])
@@ -79,7 +79,7 @@ class AtroposEnv(LibraryRunner):
         if calls.failed is not None:
             raise RolloutFailure(
                 "model_endpoint",
-                f"{task['environment']!r} gave a score although a call of its model had failed: {calls.failed}",
+                f"{task['environment']!r} returned a score although one of its model calls had failed: {calls.failed}",
                 True,
             ) from calls.failed
         scores = [score for group in played.groups for score in group]
@@ -88,12 +88,12 @@ class AtroposEnv(LibraryRunner):
             fmean(scores), metrics=metrics, info={"scores": played.groups, "postponed_items": played.postponed}
         )
 
-    async def _open(self, opened: Opened, path: str, settings: dict[str, Any]) -> OpenEnvironment:
-        """Return an environment that is set up; it is set up once, and again if that failed."""
+    async def _open(self, resources: LoopResources, path: str, settings: dict[str, Any]) -> OpenEnvironment:
+        """Return an environment, set up on first use; try again if that failed."""
         key = json.dumps([path, settings], sort_keys=True)
-        opening = opened.environments.get(key)
+        opening = resources.environments.get(key)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
-            opening = opened.environments[key] = asyncio.create_task(open_environment(path, settings))
+            opening = resources.environments[key] = asyncio.create_task(open_environment(path, settings))
         try:
             return await asyncio.shield(opening)
         except RolloutFailure:

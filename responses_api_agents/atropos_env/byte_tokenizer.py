@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tokenizer that needs no download: a token is a byte. Environments load it by the name `bytes`.
+"""A tokenizer that needs no download: each byte is a token. Environments load it by the name `bytes`.
 
 python responses_api_agents/atropos_env/byte_tokenizer.py FOLDER      writes it, for use with the library alone
 """
@@ -24,7 +24,7 @@ def write_tokenizer(folder: Path) -> None:
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: place for place, letter in enumerate(letters)}, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(letters)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
@@ -35,7 +35,7 @@ def write_tokenizer(folder: Path) -> None:
 
 @functools.cache
 def provide_tokenizer() -> Path:
-    """Return a folder with the tokenizer, which lasts as long as the process."""
+    """Return a folder with the tokenizer, which exists as long as the process."""
     folder = Path(tempfile.mkdtemp(prefix="byte_tokenizer_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_tokenizer(folder)

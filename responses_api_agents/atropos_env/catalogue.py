@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be played here, and rows of its items. The library ships no environments: other class paths work as well."""
+"""List the sample environments, and make rows for any class path: the library itself ships no environments."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from responses_api_agents.atropos_env.environments import load_class
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for each of the first items; `seed` changes nothing, since an environment orders its items itself.
+    """Return rows for the first items; `seed` has no effect, since the environment orders its items itself.
 
     Options: `first`, the index of the first item, and `environment_config`.
     """
@@ -19,7 +19,7 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
 
 
 def make_config(environment_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what the block of the server needs besides its default: the package of the environment, if it is given."""
+    """Return overrides of the default config: the environment's package, if given."""
     return {"requirements": options["requirements"]} if options.get("requirements") else {}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows, from the sample environments of this folder. The library is not needed."""
+"""Write the example rows, for the sample environments in this folder. This does not need the library."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def write(path: Path) -> None:
-    """Write them to a file."""
+    """Write the example rows to `path`."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library's side of a model: calls of an environment go to the model of the rollout that makes them.
+"""Route the library's model calls to the model of the rollout that makes them.
 
-An environment is one object for all its rollouts, as in the library, and so is its `server`. Which rollout a call
-belongs to is a context variable, which tasks inherit.
+As in the library, all rollouts share one environment object and its `server`. A context variable, which tasks inherit,
+says which rollout a call belongs to.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ class RolloutCalls:
     client: openai.AsyncOpenAI
     model: str
     sampling: dict[str, Any]
-    """What the row asks for; it goes before what the environment asks for."""
+    """The row's sampling settings, which override the environment's."""
     failed: openai.OpenAIError | None = None
-    """A call that the model did not answer. Whatever an environment makes of it, the model did not play."""
+    """The error of a call that the model did not answer; a score does not count after that."""
 
 
 CURRENT: ContextVar[RolloutCalls] = ContextVar("atropos_rollout")
@@ -48,21 +48,21 @@ def make_client(timeout_s: float) -> openai.AsyncOpenAI:
 
 
 def begin_calls(client: openai.AsyncOpenAI, model: ModelEndpoint, sampling: dict[str, Any]) -> RolloutCalls:
-    """Let the calls of this task, and of those that it begins, go to `model`."""
+    """Send the calls of this asyncio task, and of those it starts, to `model`."""
     calls = RolloutCalls(client.with_options(base_url=model.base_url, api_key=model.api_key), model.model, sampling)
     CURRENT.set(calls)
     return calls
 
 
 class RolloutServer(APIServer):
-    """A server of the library that asks the model of the rollout.
+    """A library server that calls the rollout's model.
 
-    It has no queue and none of the library's nested retries: the run limits how many rollouts there are at a time, and
-    the client tries again what can be tried again.
+    It has no queue and none of the library's nested retries: the run limits the number of concurrent rollouts, and the
+    client retries what can be retried.
     """
 
     async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
-        """Ask for a chat completion, or for `n` of them, each with a call of its own."""
+        """Return a chat completion with `n` choices, each from a separate call."""
         kwargs = self._inject_reasoning_kwargs(kwargs)
         kwargs.pop("split", None)
         return await self._chat_completion_wrapper(**kwargs)
@@ -72,26 +72,26 @@ class RolloutServer(APIServer):
         if calls is None:
             raise RolloutFailure(
                 "agent",
-                "the environment called its model outside a rollout, such as in `setup`, where there is none.\n"
+                "the environment called its model outside a rollout, such as in `setup`, where there is no model.\n"
                 "hint: call it from `collect_trajectory` or `collect_trajectories`",
             )
         if "max_tokens" in calls.sampling:
             kwargs.pop("max_completion_tokens", None)
         count = kwargs.pop("n", None) or 1
-        asked = {**kwargs, **calls.sampling, "model": calls.model}
+        request = {**kwargs, **calls.sampling, "model": calls.model}
         try:
-            answers = await asyncio.gather(*(calls.client.chat.completions.create(**asked) for _ in range(count)))
+            answers = await asyncio.gather(*(calls.client.chat.completions.create(**request) for _ in range(count)))
         except openai.BadRequestError:
-            raise  # such as a prompt that is too long, which an environment may know how to end
+            raise  # such as a prompt that is too long, which an environment may handle
         except openai.OpenAIError as error:
             calls.failed = error
             raise
-        whole: ChatCompletion = answers[0]
-        whole.choices = [choice for answer in answers for choice in answer.choices]
-        return whole
+        merged: ChatCompletion = answers[0]
+        merged.choices = [choice for answer in answers for choice in answer.choices]
+        return merged
 
     async def completion(self, **kwargs: Any) -> NoReturn:
-        """Refuse: model servers have no completions of texts."""
+        """Refuse: model servers do not complete plain text."""
         _refuse("completions of a text (`server.completion`)")
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> NoReturn:
@@ -103,7 +103,7 @@ class RolloutServer(APIServer):
         _refuse("log-probs of a prompt (`get_logprobs`)")
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        """Do nothing: whether the model answers is seen when it is asked."""
+        """Do nothing: a model that is down shows when it is called."""
 
     async def _completion_wrapper(self, **kwargs: Any) -> NoReturn:
         await self.completion(**kwargs)
@@ -115,12 +115,12 @@ class RolloutServer(APIServer):
 class ChatManagedServer(ManagedServer):
     """The library's tracker of token sequences, on top of chat completions.
 
-    Tokens are those of the environment's tokenizer, and log-probs are 1.0, which is how the library marks those that it
-    does not know. What the model really read and wrote is in the recorded calls of the rollout.
+    The tokens come from the environment's tokenizer, and the log-probs are 1.0, the library's mark for unknown ones.
+    The rollout's recorded calls have what the model actually read and wrote.
     """
 
     async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
-        """Ask the model, and track what it said."""
+        """Call the model and track what it said."""
         prompt = self._convert_messages_to_prompt(kwargs["messages"])
         extended = self._find_extending_node(prompt)
         prompt_tokens = self._compute_input_ids(prompt, extended)
@@ -131,19 +131,19 @@ class ChatManagedServer(ManagedServer):
             node = self._create_sequence_node(
                 prompt, None, prompt_tokens, tokens, [], text, choice.finish_reason, extended
             )
-            self._keep(node, extended)
+            self._store_node(node, extended)
         return answer
 
-    def _keep(self, node: SequenceNode, extended: SequenceNode | None) -> None:
-        for place, known in enumerate(self.current_nodes):
+    def _store_node(self, node: SequenceNode, extended: SequenceNode | None) -> None:
+        for index, known in enumerate(self.current_nodes):
             if known is extended:
-                self.current_nodes[place] = node
+                self.current_nodes[index] = node
                 return
         self.current_nodes.append(node)
 
 
 def replace_managed_server(manager: ServerManager, tokenizer: Any) -> None:
-    """Let the manager's `managed_server` track chat completions."""
+    """Make the manager's `managed_server` track chat completions."""
     own_tokenizer = tokenizer
 
     @asynccontextmanager
@@ -164,6 +164,6 @@ def replace_managed_server(manager: ServerManager, tokenizer: Any) -> None:
 def _refuse(what: str) -> NoReturn:
     raise RolloutFailure(
         "agent",
-        f"the environment asks for {what}, which model servers do not have.\n"
-        "hint: an environment is played here if it asks with `chat_completion`, of its server or of a managed server",
+        f"the environment asks for {what}, which model servers do not support.\n"
+        "hint: it must call `chat_completion`, of its server or of a managed server",
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays environments of verifiers v1: tasksets, their harnesses and their rewards; the model server gives the model.
+"""Plays verifiers v1 environments: tasksets with harnesses and rewards; the model server provides the model.
 
-The library runs in this process, as its own `vf-eval` runs it. A harness is a program that it starts for each rollout.
+The library runs in this process, as in its own `vf-eval`. It starts a program, the harness, for each rollout.
 """
 
 import asyncio
@@ -27,29 +27,29 @@ from nemo_gym.errors import GymError, RolloutFailure
 from responses_api_agents.verifiers_env.environments import OpenEnvironment, build_environment, find_task
 
 _KINDS = {"ProviderError": "model_endpoint", "TaskError": "verifier"}
-"""What the library calls the part that broke, by our names; any other is the agent's."""
+"""Our failure kinds for the library's error types; any other error is of kind `agent`."""
 
 
 class VerifiersEnvConfig(RolloutRunnerConfig):
     """Config of the agent."""
 
     harness: str = "null"
-    """The library's harness for tasksets that bring none: `null` chats and calls the tasks' tools, `bash` runs code."""
+    """The library's harness for tasksets without one: `null` chats and calls tools, `bash` also runs code."""
     runtime: str = "subprocess"
     """Where harnesses run: the library's `subprocess`, `docker`, `apptainer`, …"""
     max_rollouts: int = Field(default=32, ge=1)
-    """How many rollouts the library plays at a time, each with the program of its harness; others wait."""
+    """How many rollouts the library plays at a time, each with its own harness process; others wait."""
 
 
 class EnvironmentTask(BaseModel, extra="forbid"):
-    """A task of an environment."""
+    """A reference to a task of an environment."""
 
     id: str
-    """The id of its taskset: the name of a package, or its path."""
+    """The id of the taskset: the name of a package, or a path."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """The library's block `env`, as in its config files: `{taskset: {...}, agent: {max_turns: 4}}`."""
+    """The library's `env` block, as in its config files: `{taskset: {...}, agent: {max_turns: 4}}`."""
     task: int
-    """The place of the task in the taskset."""
+    """The index of the task in the taskset."""
 
 
 class VerifiersRunRequest(RunnerRunRequest):
@@ -59,14 +59,14 @@ class VerifiersRunRequest(RunnerRunRequest):
 
 
 class VerifiersEnv(LibraryRunner):
-    """An agent whose rollouts are episodes of an environment of verifiers v1."""
+    """An agent whose rollouts are episodes of a verifiers v1 environment."""
 
     config: VerifiersEnvConfig
     _open: dict[tuple[Any, str], OpenEnvironment] = PrivateAttr(default_factory=dict)
     _turns: dict[Any, asyncio.Semaphore] = PrivateAttr(default_factory=dict)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app. Harnesses are scripts that uv runs, which is in the environment of this server."""
+        """Return the app. Put uv, which runs the harnesses and is in this server's virtual environment, on the PATH."""
         programs = str(Path(sys.executable).parent)
         if programs not in os.environ.get("PATH", "").split(os.pathsep):
             os.environ["PATH"] = os.pathsep.join(filter(None, [programs, os.environ.get("PATH")]))
@@ -77,7 +77,7 @@ class VerifiersEnv(LibraryRunner):
         return await super().run(body)
 
     async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Play a task as the library does, and give its reward."""
+        """Play a task as the library does, and return its reward."""
         from verifiers.v1.clients import ModelContext
         from verifiers.v1.configs.client import EvalClientConfig
         from verifiers.v1.env import RunSlot
@@ -86,7 +86,7 @@ class VerifiersEnv(LibraryRunner):
         asked = EnvironmentTask.model_validate(task["environment"])
         environment = await self._open_environment(asked)
         found = await asyncio.to_thread(find_task, environment, asked.task, asked.id)
-        # The URL is all that a session needs; the library reads keys from environment variables, which rollouts share.
+        # A session only needs the URL; the library reads keys from environment variables, which all rollouts share.
         client = EvalClientConfig(base_url=model.base_url, api_key_var="NEMO_GYM_NO_KEY")
         context = ModelContext(model=model.model, client=client, sampling=SamplingConfig(**read_sampling(task)))
         turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.config.max_rollouts))
@@ -112,14 +112,14 @@ class VerifiersEnv(LibraryRunner):
 
 
 def _read_episode(name: str, episode: Any) -> RunnerResult:
-    """Return the reward of an episode: that of its trace, or the mean over traces of the agents that are trained."""
+    """Return the reward of an episode: the mean over the traces of its trainable agents."""
     traces = [trace for trace in episode.traces if trace.agent.trainable]
     if not episode.ok or not traces:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         last = errors[-1] if errors else None
         kind = _KINDS.get(last.type, "agent") if last else "agent"
-        told = f"{last.type}: {last.message}" if last else "it has no trace"
-        raise RolloutFailure(kind, f"an episode of {name!r} failed: {told}", kind != "verifier")
+        reason = f"{last.type}: {last.message}" if last else "it has no trace"
+        raise RolloutFailure(kind, f"an episode of {name!r} failed: {reason}", kind != "verifier")
     components: dict[str, list[float]] = {}
     metrics: dict[str, list[float]] = {"num_turns": [trace.num_turns for trace in traces]}
     for trace in traces:
@@ -137,9 +137,9 @@ def _read_episode(name: str, episode: Any) -> RunnerResult:
 
 
 def _require(value: float | None, name: str, part: str) -> float:
-    """Return a value that was scored."""
+    """Return `value`; raise if it was not scored."""
     if value is None:
-        raise RolloutFailure("verifier", f"{part!r} of {name!r} was not scored.\nhint: look at the log of the server")
+        raise RolloutFailure("verifier", f"{part!r} of {name!r} was not scored.\nhint: see the server's log")
     return float(value)
 
 

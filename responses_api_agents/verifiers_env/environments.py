@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of verifiers v1: found by the id of their taskset or by path, and held open while they are played.
+"""Find verifiers v1 environments by taskset id or path, and keep them open for their rollouts.
 
-The library is loaded with the first environment.
+The first environment loads the library.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ SAMPLES = HERE / "sample_tasksets"
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return the tasksets of the installed packages that build on the library, and the samples of this folder."""
+    """Return the tasksets of installed packages that depend on the library, and the samples in this folder."""
     found = [{"id": name, "description": text} for name, text in list_dependents("verifiers").items()]
     samples = (path.parent for path in sorted(SAMPLES.glob("*/__init__.py")))
     return found + [{"id": _name_sample(path), "description": _read_summary(path / "__init__.py")} for path in samples]
 
 
 def build_environment(taskset: str, config: dict[str, Any], *, harness: str, runtime: str) -> Any:
-    """Return an environment. `config` is the library's block `env`, without what is said here.
+    """Return an environment. `config` is the library's `env` block, apart from the other arguments.
 
-    `harness` plays where neither the config nor the taskset's package names one; every agent runs in `runtime`, unless
-    the config says otherwise: the library's own choice is its vendor's cloud.
+    `harness` is used if neither the config nor the taskset's package names one. Agents run in `runtime` unless the
+    config says otherwise: the library's own default is its vendor's cloud.
     """
     from verifiers.v1.utils import loaders
 
@@ -44,19 +44,19 @@ def build_environment(taskset: str, config: dict[str, Any], *, harness: str, run
 
 
 def find_task(environment: Any, index: int, name: str) -> Any:
-    """Return a task by its place in the taskset."""
+    """Return a task by its index in the taskset."""
     found = next(itertools.islice(environment.taskset, index, None), None) if index >= 0 else None
     if found is None:
         raise RolloutFailure(
             "agent",
             f"the row asks for task {index} of {name!r}, which has no such task.\n"
-            "hint: write the rows anew with the version of the environment that is installed",
+            "hint: write the rows again with the installed version of the environment",
         )
     return found
 
 
 class OpenEnvironment:
-    """An environment whose servers run, in the event loop that opened it."""
+    """An environment whose servers run in the event loop that opened it."""
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
@@ -64,15 +64,15 @@ class OpenEnvironment:
         self._holding = asyncio.ensure_future(self._hold())
 
     async def wait_until_open(self) -> None:
-        """Return when its servers run; raise what kept them from it."""
+        """Return once its servers are running; raise if they cannot start."""
         await asyncio.shield(self._is_open)
 
     async def _hold(self) -> None:
-        # Entered and left by one task, as the library's task groups want it.
+        # The same asyncio task must enter and leave, as the library's task groups require.
         try:
             async with self.environment.serving():
-                # Each rollout has a base URL of its own, for which a shared interception would keep a client for good.
-                # Without one, every run of an agent brings its own and closes it.
+                # Each rollout has its own base URL, for which a shared interception would keep a client forever.
+                # Without one, every agent run creates its own and closes it.
                 self.environment._interception = None
                 self._is_open.set_result(None)
                 await asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows, from the sample taskset of this folder: always the same ones.
+"""Write the example rows, always the same ones, from the sample taskset in this folder.
 
-Needs the library: run it with the Python of the server's environment. Rows of other tasksets are written by
-`catalogue.make_rows`.
+This needs the library: run it with the Python of the server's virtual environment. `catalogue.make_rows` makes rows of
+other tasksets.
 """
 
 import json

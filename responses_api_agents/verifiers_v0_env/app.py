@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays environments of verifiers 0.1 (v0): the library owns the loop and the score, the model server has the model."""
+"""Plays verifiers 0.1 (v0) environments: the library owns the loop and the score, the model server the model."""
 
 import asyncio
 import json
@@ -27,18 +27,18 @@ from responses_api_agents.verifiers_v0_env.environments import (
 
 _MODEL_RETRIES = 2
 _SCORED_ERRORS = ("ToolError", "ToolParseError", "ToolCallError")
-"""Ends that an environment chose for tool calls it does not want: the model's doing, which the library scores."""
+"""Errors with which an environment ends a rollout because of the model's tool calls; the library scores these."""
 
 
 class VerifiersV0EnvConfig(RolloutRunnerConfig):
     """Config of the agent."""
 
     reward_errors: Literal["fail", "zero"] = "fail"
-    """What a reward function that raises stands for: a failed rollout, or 0 for its part, as in the library itself."""
+    """What happens if a reward function raises: the rollout fails, or that part is 0, as in the library itself."""
 
 
 class EnvironmentExample(BaseModel, extra="forbid"):
-    """An example of an environment."""
+    """A reference to an example of an environment."""
 
     id: str
     """The name of the environment's package, or the path of its module."""
@@ -46,7 +46,7 @@ class EnvironmentExample(BaseModel, extra="forbid"):
     """Arguments of its `load_environment`."""
     split: Literal["eval", "train"] = "eval"
     example: int
-    """The place of the example in the split."""
+    """The index of the example in the split."""
 
 
 class VerifiersV0RunRequest(RunnerRunRequest):
@@ -56,7 +56,7 @@ class VerifiersV0RunRequest(RunnerRunRequest):
 
 
 class VerifiersV0Env(LibraryRunner):
-    """An agent whose rollouts are those of an environment of verifiers 0.1."""
+    """An agent whose rollouts a verifiers 0.1 environment plays and scores."""
 
     config: VerifiersV0EnvConfig
     _client: Any = PrivateAttr(default=None)
@@ -66,24 +66,24 @@ class VerifiersV0Env(LibraryRunner):
         return await super().run(body)
 
     async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        """Play an example as the library does, and give its reward."""
+        """Play an example as the library does, and return its reward."""
         asked = EnvironmentExample.model_validate(task["environment"])
         name, split = asked.id, asked.split
         try:
-            # Loading takes seconds, and others play meanwhile.
+            # Loading takes seconds; other rollouts continue meanwhile.
             environment = await asyncio.to_thread(load_environment, name, json.dumps(asked.args, sort_keys=True))
         except GymError as error:
             raise RolloutFailure("agent", str(error)) from error
         if environment.requires_group_rollouts:
             raise RolloutFailure(
                 "agent",
-                f"{name!r} scores several rollouts of an example together, and here each is played by itself.\n"
-                "hint: take an environment whose rewards are of single rollouts",
+                f"{name!r} scores several rollouts of an example together, but here each is played on its own.\n"
+                "hint: use an environment that scores rollouts one by one",
             )
         example = require_example(read_examples(environment, split), asked.example, name, split)
         with note_reward_errors() as errors:
-            played = await environment.run_rollout(example, self._client_for(model), model.model, read_sampling(task))
-        self._refuse_broken(name, played, errors)
+            played = await environment.run_rollout(example, self._make_client(model), model.model, read_sampling(task))
+        self._raise_on_errors(name, played, errors)
         metrics = {key: float(value) for key, value in (played["metrics"] or {}).items()}
         info = {
             "stop_condition": played["stop_condition"],
@@ -95,8 +95,8 @@ class VerifiersV0Env(LibraryRunner):
         parts = weigh_metrics(environment.rubric, metrics, reward)
         return RunnerResult(reward, components=parts, metrics=metrics, info=info)
 
-    def _refuse_broken(self, name: str, played: Any, errors: list[str]) -> None:
-        """Raise where the library would give 0 for something that is not the model's doing."""
+    def _raise_on_errors(self, name: str, played: Any, errors: list[str]) -> None:
+        """Raise where the library would give 0 for something that is not the model's fault."""
         error = played["error"]
         if error is not None and error["error"] not in _SCORED_ERRORS:
             is_reply = error["error"] in ("EmptyModelResponseError", "InvalidModelResponseError")
@@ -109,11 +109,11 @@ class VerifiersV0Env(LibraryRunner):
             raise RolloutFailure(
                 "verifier",
                 f"a reward function of {name!r} raised: {'; '.join(errors)}\n"
-                "hint: if it does so for bad answers, set `reward_errors: zero`, which is what the library makes of it",
+                "hint: if it does so for bad answers, set `reward_errors: zero`, which is what the library does",
             )
 
-    def _client_for(self, model: ModelEndpoint) -> Any:
-        """Return a client of the library for the model of one rollout; all share their connections."""
+    def _make_client(self, model: ModelEndpoint) -> Any:
+        """Return a library client for the model of one rollout; all clients share their connections."""
         import openai
         from verifiers.clients import OpenAIChatCompletionsClient
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be played here: the environments that are installed beside the library, and rows of their examples."""
+"""List the environments installed alongside the library, and make rows of their examples."""
 
 import json
 import random
@@ -10,7 +10,7 @@ from responses_api_agents.verifiers_v0_env.environments import load_environment,
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of examples that `seed` draws, in the order of the dataset; at most as many as it has.
+    """Return up to `rows` rows of examples drawn with `seed`, in the order of the dataset.
 
     Options: `args` of the environment's `load_environment`, and `split`, `eval` or `train`.
     """
@@ -19,7 +19,7 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
     chosen = sorted(random.Random(seed).sample(range(len(examples)), min(rows, len(examples))))
     return [
         {
-            # For readers: the library writes the prompt of a rollout itself.
+            # Only for readers: the library writes the prompt of a rollout itself.
             "responses_create_params": {"input": _read_prompt(examples[index])},
             "environment": {"id": environment_id, "args": args, "split": split, "example": index},
         }
@@ -28,15 +28,15 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
 
 
 def make_config(environment_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what the block of the server needs besides its default: the package of the environment, if it is given."""
+    """Return overrides of the default config: the environment's package, if given."""
     return {"requirements": options["requirements"]} if options.get("requirements") else {}
 
 
 def _read_prompt(example: Any) -> list[dict[str, Any]]:
     prompt = example.get("prompt") or []
-    given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     return [
         {"role": message["role"], "content": message["content"]}
-        for message in given
+        for message in messages
         if isinstance(message.get("content"), str) and message["role"] in ("system", "developer", "user", "assistant")
     ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of verifiers 0.1: found by name or by path, loaded once, and watched while they score.
+"""Find verifiers 0.1 environments by name or path, load each once, and record what its reward functions raise.
 
-The library is loaded with the first environment.
+The first environment loads the library.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ _REWARD_ERRORS: ContextVar[list[str] | None] = ContextVar("verifiers_v0_reward_e
 
 
 def load_environment(name: str, args_json: str) -> Any:
-    """Return an environment by the name of its package, or by the path of its module or package; it is loaded once.
+    """Return an environment, loaded once, by the name of its package or the path of its module or package.
 
-    `args_json` is the object of arguments for its `load_environment`.
+    `args_json` has the arguments for its `load_environment`, as a JSON object.
     """
     with _LOADING:
         return _load(name, args_json)
@@ -38,8 +38,8 @@ def _load(name: str, args_json: str) -> Any:
     import verifiers
     from verifiers.envs import environment as library
 
-    # Every environment takes over SIGINT and SIGTERM of its process, which it may in the main thread only, and which
-    # are the server's. It is torn down at the end of the process all the same: the library registers that too.
+    # Every environment installs handlers for SIGINT and SIGTERM, which works only in the main thread and would replace
+    # the server's. It is still torn down when the process ends: the library registers that separately.
     library.signal = SimpleNamespace(SIGINT=None, SIGTERM=None, signal=lambda number, handler: None)
     environment = verifiers.load_environment(find_module(name), **json.loads(args_json))
     _watch_rewards(environment.rubric)
@@ -47,12 +47,12 @@ def _load(name: str, args_json: str) -> Any:
 
 
 def find_module(name: str) -> str:
-    """Return the name by which the library loads an environment."""
+    """Return the name under which the library loads an environment."""
     return make_importable(name, lambda: [entry["id"] for entry in list_environments()])
 
 
 def list_environments() -> list[dict[str, str]]:
-    """Return the installed packages that build on the library, and the samples of this folder."""
+    """Return the installed packages that depend on the library, and the samples in this folder."""
     found = [{"id": name, "description": text} for name, text in list_dependents("verifiers").items()]
     samples = (path for path in sorted(SAMPLES.glob("*.py")) if not path.name.startswith("_"))
     return found + [{"id": _name_sample(path), "description": _read_summary(path)} for path in samples]
@@ -60,13 +60,13 @@ def list_environments() -> list[dict[str, str]]:
 
 @functools.cache
 def read_examples(environment: Any, split: str) -> Any:
-    """Return the dataset of a split: `eval`, which is the training set where there is no other, or `train`."""
+    """Return the dataset of a split: `train`, or `eval`, which is the training set if there is no other."""
     return environment.get_dataset() if split == "train" else environment.get_eval_dataset()
 
 
 @contextlib.contextmanager
 def note_reward_errors() -> Iterator[list[str]]:
-    """Collect what reward functions raise inside: the library makes a reward of 0 of it."""
+    """Collect what reward functions raise in this context: the library turns it into a reward of 0."""
     errors: list[str] = []
     token = _REWARD_ERRORS.set(errors)
     try:
@@ -76,7 +76,7 @@ def note_reward_errors() -> Iterator[list[str]]:
 
 
 def weigh_metrics(rubric: Any, metrics: dict[str, float], reward: float) -> dict[str, float]:
-    """Return the parts of a reward by the names of their functions; none if they are not what it is made of."""
+    """Return the parts of a reward by function name; none if they do not add up to it."""
     parts: dict[str, float] = {}
     for one in _list_rubrics(rubric):
         for function, weight in zip(one.funcs, one.weights, strict=True):
@@ -87,12 +87,12 @@ def weigh_metrics(rubric: Any, metrics: dict[str, float], reward: float) -> dict
 
 
 def require_example(examples: Any, index: int, environment: str, split: str) -> dict[str, Any]:
-    """Return an example by its place."""
+    """Return an example by its index."""
     if not 0 <= index < len(examples):
         raise RolloutFailure(
             "agent",
             f"the row asks for example {index} of {environment!r}, whose {split} split has {len(examples)}.\n"
-            "hint: write the rows anew with the version of the environment that is installed",
+            "hint: write the rows again with the installed version of the environment",
         )
     return dict(examples[index])
 
@@ -106,7 +106,7 @@ def _read_summary(path: Path) -> str:
 
 
 def _list_rubrics(rubric: Any) -> list[Any]:
-    """Return the rubrics that a rubric is made of."""
+    """Return the rubrics that a rubric consists of."""
     inner = getattr(rubric, "rubrics", None)
     return [rubric] if inner is None else [one for part in inner for one in _list_rubrics(part)]
 
@@ -119,7 +119,7 @@ def _watch_rewards(rubric: Any) -> None:
 
 
 def _watch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` such that what it raises is noted on the way."""
+    """Wrap `function` so that what it raises is recorded."""
 
     def note(error: Exception) -> None:
         errors = _REWARD_ERRORS.get()

@@ -14,7 +14,7 @@ from nemo_gym.errors import RolloutFailure
 
 @pytest.fixture
 async def loop(monkeypatch):
-    monkeypatch.setattr(library_loop, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(library_loop, "_ANSWER_TIMEOUT_S", 0.3)
     made = LibraryLoop("library")
     yield made
     await made.aclose()

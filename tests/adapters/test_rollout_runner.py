@@ -192,7 +192,7 @@ async def test_a_reward_without_a_model_call_is_a_failure(monkeypatch):
 
     failure = await fail(monkeypatch, idle)
     assert '"kind": "agent"' in failure
-    assert "no call of it reached the model" in failure
+    assert "none of its calls reached the model" in failure
 
 
 async def test_what_a_runner_raises_is_the_failure_with_its_place(monkeypatch):
@@ -238,7 +238,7 @@ async def test_a_reward_that_is_no_number_is_a_failure(monkeypatch, number):
 
     failure = await fail(monkeypatch, score)
     assert '"kind": "verifier"' in failure
-    assert "no finite number" in failure
+    assert "not a finite number" in failure
 
 
 async def test_a_runner_that_hangs_fails_by_its_deadline_even_if_it_will_not_be_cancelled(monkeypatch):

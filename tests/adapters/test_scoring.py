@@ -52,7 +52,7 @@ async def test_a_score_of_named_parts_is_their_sum():
         ("raise", "no such country"),
         ("hang", "gave no answer within 3 s"),
         ("crash", "ended without an answer"),
-        ("nothing", "returned None, which is no finite number"),
+        ("nothing", "returned None, which is not a finite number"),
     ],
 )
 async def test_a_scorer_that_fails_is_a_failure_and_never_a_zero(said, told):

@@ -88,7 +88,7 @@ async def test_an_episode_that_is_left_idle_gives_its_process_to_others():
         assert (await Caller(client, row(goal=9)).reset())["observation"] == "Reach 9."
         refused = await forgotten.step("1")
         assert refused.status == 400
-        assert "no episode is under way" in await refused.text()
+        assert "no episode is running" in await refused.text()
 
 
 class InPlace:

@@ -122,7 +122,7 @@ async def check_mistakes(url: str) -> None:
     """A row that cannot be played, and a tool that raises, fail by name; a call with wrong arguments does not."""
     for task, told in [
         ({"environment": "dumy"}, "there is no environment 'dumy'"),
-        ({"environment": "os:system", "arguments": {"command": "true"}}, "'os:system' is no Environment"),
+        ({"environment": "os:system", "arguments": {"command": "true"}}, "not an Environment or TaskDataset"),
         ({"environment": "no.such:Cave"}, "No module named 'no'"),
         ({"environment": "tasks/gsm8k"}, "hint: add fhaviary[gsm8k] to `requirements`"),
         ({"environment": CAVES, "arguments": {"count": 3}, "index": 3}, "range object index out of range"),

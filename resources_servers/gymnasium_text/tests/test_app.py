@@ -207,7 +207,7 @@ def test_environments_of_a_user_are_played_by_what_their_rows_declare(monkeypatc
             assert begun.endswith("Actions: 0, 1")
         for wrong, told in (
             ({**slider, "actions": None}, "need names"),
-            ({**slider, "actions": {"far": [5.0]}}, "the actions 'far' of the row are not in the space"),
+            ({**slider, "actions": {"far": [5.0]}}, "the row's actions 'far' are not in the space"),
             ({"env_id": "Taxi-v3"}, "Taxi-v4"),
             ({"env_id": "own_environments:Nothing-v0"}, "Nothing"),
         ):

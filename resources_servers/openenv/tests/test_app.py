@@ -218,12 +218,12 @@ def answer(reward: Any = None, done: bool = False) -> dict[str, Any]:
     ("said", "kind", "what", "retryable"),
     [
         (None, "tool_server", "closed the connection during `step`", True),
-        ("nonsense", "tool_server", "with what is no message: 'nonsense'", False),
-        ([1], "tool_server", "with what is no message: '[1]'", False),
+        ("nonsense", "tool_server", "with something that is not a message: 'nonsense'", False),
+        ([1], "tool_server", "with something that is not a message: '[1]'", False),
         ({"type": "error", "data": {"code": "X", "message": "bad"}}, "tool_server", "an error: X: bad", False),
-        (answer("ten"), "tool_server", "gave the reward 'ten', which is no finite number", False),
-        (answer(float("nan")), "tool_server", "gave the reward nan", False),
-        (answer([1.0]), "tool_server", "gave the reward [1.0]", False),
+        (answer("ten"), "tool_server", "returned the reward 'ten', which is not a finite number", False),
+        (answer(float("nan")), "tool_server", "returned the reward nan", False),
+        (answer([1.0]), "tool_server", "returned the reward [1.0]", False),
         (answer(None, done=True), "tool_server", "none of its 1 steps had a reward", False),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write rows of tasks of `reasoning-gym` to a JSONL file.
+"""Write rows of `reasoning-gym` tasks to a JSONL file.
 
 python resources_servers/reasoning_gym/scripts/create_dataset.py --category logic --size 200 --output logic.jsonl
 """
@@ -16,15 +16,15 @@ from resources_servers.reasoning_gym.generate_data import generate, list_tasks, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the rows; 2 for what cannot be done."""
-    given = _parser().parse_args(arguments)
+    """Write the rows; return 2 on an error."""
+    given = _make_parser().parse_args(arguments)
     try:
         if given.list:
             for category, names in list_tasks_by_category().items():
                 print(f"{category}: {', '.join(names)}")
             return 0
-        tasks = _tasks(given)
-        count = _write(Path(given.output), tasks, given.size, given.seed, _configs(given.config, tasks))
+        tasks = _choose_tasks(given)
+        count = _write(Path(given.output), tasks, given.size, given.seed, _read_configs(given.config, tasks))
     except (GymError, ValueError, TypeError, AssertionError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -32,22 +32,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Write rows of tasks of reasoning-gym to a JSONL file.")
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Write rows of reasoning-gym tasks to a JSONL file.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--task", help="one task")
     which.add_argument("--tasks", help="several tasks, separated by commas")
-    which.add_argument("--category", help="all tasks of a category, such as logic")
+    which.add_argument("--category", help="all tasks in a category, such as logic")
     which.add_argument("--all-tasks", action="store_true", help="all tasks")
-    which.add_argument("--list", action="store_true", help="show the tasks of every category, and write nothing")
-    parser.add_argument("--size", type=int, default=500, help="how many rows in all; tasks take turns (default: 500)")
+    which.add_argument("--list", action="store_true", help="list the tasks by category, and write nothing")
+    parser.add_argument("--size", type=int, default=500, help="total number of rows; tasks alternate (default: 500)")
     parser.add_argument("--seed", type=int, default=42, help="(default: 42)")
-    parser.add_argument("--config", default="{}", help="settings of the task as JSON; of several, by their names")
+    parser.add_argument("--config", default="{}", help="settings of the task as JSON; for several tasks, by name")
     parser.add_argument("--output", default="data/train.jsonl", help="the file to write (default: data/train.jsonl)")
     return parser
 
 
-def _tasks(given: argparse.Namespace) -> list[str]:
+def _choose_tasks(given: argparse.Namespace) -> list[str]:
     if given.size < 1:
         raise ValueError(f"--size must be at least 1, not {given.size}")
     if given.task:
@@ -57,7 +57,7 @@ def _tasks(given: argparse.Namespace) -> list[str]:
     return list_tasks(given.category)
 
 
-def _configs(text: str, tasks: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _read_configs(text: str, tasks: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return the settings of each task."""
     try:
         config = json.loads(text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of `skyrl-gym` with Gymnasium's interface, for a process of an episode and for a sandbox.
+"""Give `skyrl-gym` environments Gymnasium's interface, in an episode's process or in a sandbox.
 
-In a sandbox each step is a call on its own: `play_step` is given the state of the episode and returns the new one.
+In a sandbox each step is a separate call: `play_step` takes the state of the episode and returns the new one.
 """
 
 import json
@@ -29,56 +29,56 @@ _SEARCH_FAILED = tuple(
 )
 
 State = dict[str, Any]
-"""How far an episode is: the attributes of the library's environment that change."""
+"""The progress of an episode: the attributes of the library's environment that change."""
 
 
 class SkyrlEnvironment:
-    """An environment of the library: `init` is `reset`, and `done` is `terminated`."""
+    """Wraps an environment of the library: `init` becomes `reset`, and `done` becomes `terminated`."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._prompt = task.get("prompt") or []
         extras = {key: field for key, field in task.items() if key not in _NOT_EXTRAS and not key.startswith("_ng_")}
-        self._own: BaseTextEnv = skyrl_gym.make(task["env_class"], env_config=_make_env_config(task), extras=extras)
+        self._env: BaseTextEnv = skyrl_gym.make(task["env_class"], env_config=_make_env_config(task), extras=extras)
 
     def reset(self) -> tuple[list[dict[str, Any]] | None, dict[str, Any]]:
-        """Begin; the model is told what `init` adds to the prompt, which is nothing in the library's environments."""
-        messages, info = self._own.init(self._prompt)
+        """Start the episode; return what `init` adds to the prompt (nothing, in the library's own environments)."""
+        messages, info = self._env.init(self._prompt)
         if messages[: len(self._prompt)] != self._prompt:
             raise ValueError(
-                "`init` of the environment rewrites the prompt, which is the row's here.\n"
-                "hint: write the rows with the prompt that `init` would make, and let `init` return it as it is"
+                "the environment's `init` rewrites the prompt, but here the row decides it.\n"
+                "hint: write rows with the prompt that `init` would make, and let `init` return it unchanged"
             )
         return messages[len(self._prompt) :] or None, info or {}
 
     def step(self, text: str) -> tuple[list[dict[str, Any]] | None, float, bool, bool, dict[str, Any]]:
-        """Act."""
-        output = self._own.step(text)
+        """Take a step."""
+        output = self._env.step(text)
         observations, info = output["observations"] or [], dict(output["metadata"] or {})
         for message in observations:
             if message["content"].startswith(_SEARCH_FAILED):
-                raise ConnectionError(f"the retriever of the config did not answer: {message['content'].strip()[:500]}")
+                raise ConnectionError(f"the retriever in the config did not answer: {message['content'].strip()[:500]}")
         if output["done"]:
-            info["metrics"] = self._own.get_metrics()
+            info["metrics"] = self._env.get_metrics()
         return observations or None, output["reward"], output["done"], False, info
 
     def close(self) -> None:
         """Close the library's environment."""
-        self._own.close()
+        self._env.close()
 
     def get_state(self) -> State:
-        """Return how far the episode is."""
-        return {"turns": self._own.turns, "chat_history": getattr(self._own, "chat_history", None)}
+        """Return the progress of the episode."""
+        return {"turns": self._env.turns, "chat_history": getattr(self._env, "chat_history", None)}
 
     def set_state(self, state: State) -> None:
-        """Go on where another environment of the same task was."""
-        vars(self._own).update({name: value for name, value in state.items() if value is not None})
+        """Continue from the state of another environment of the same task."""
+        vars(self._env).update({name: value for name, value in state.items() if value is not None})
 
 
 make = SkyrlEnvironment
 
 
 def _make_env_config(task: dict[str, Any]) -> Any:
-    settings = task.get("_ng_env_config", {})  # the server adds those of its config
+    settings = task.get("_ng_env_config", {})  # added by the server, from its config
     if task["env_class"] == "search":
         return SearchEnvConfig(**settings)
     if task["env_class"] == "text2sql":
@@ -87,7 +87,7 @@ def _make_env_config(task: dict[str, Any]) -> Any:
 
 
 def _build_database(task: dict[str, Any]) -> str:
-    """Write the database that a row brings along to where the library looks for it; return the folder of all."""
+    """Write the row's own database where the library looks for it; return the root folder."""
     root = tempfile.mkdtemp()
     folder = os.path.join(root, "spider", "database", task["db_id"])
     os.makedirs(folder)
@@ -103,8 +103,8 @@ def _build_database(task: dict[str, Any]) -> str:
 class FileList:
     """A list that another process appends to.
 
-    It stands in for the list of a `multiprocessing.Manager`, in which the library passes on how tests of a program
-    ended: a manager needs sockets, and in a sandbox there are none.
+    It replaces the list of a `multiprocessing.Manager`, in which the library passes on the test results of a program: a
+    manager needs sockets, which a sandbox does not have.
     """
 
     def __init__(self) -> None:
@@ -129,28 +129,28 @@ livecodebench.multiprocessing = SimpleNamespace(
 
 
 def begin(task: dict[str, Any]) -> dict[str, Any]:
-    """Return how an episode begins, or `{"raised"}`; a row whose own SQL cannot be run is no task."""
+    """Return the start of an episode, or `{"raised"}`; a row whose own SQL cannot be run is rejected."""
     try:
         environment = make(task)
         if task["env_class"] == "text2sql":
             _, _, found, *_ = execute_sql_wrapper_single(
-                environment._own.db_file, environment._own.gold_sql, _SQL_TIMEOUT_S, ""
+                environment._env.db_file, environment._env.gold_sql, _SQL_TIMEOUT_S, ""
             )
             if found is None:
-                raise ValueError(f"the right SQL of the row cannot be run in its database: {environment._own.gold_sql}")
+                raise ValueError(f"the row's own SQL cannot be run in its database: {environment._env.gold_sql}")
         observation, info = environment.reset()
-    except Exception as error:  # whatever it is, it is for the one who asked
+    except Exception as error:  # whatever it raises goes to the caller
         return {"raised": f"{type(error).__name__}: {error}"}
     return {"observation": observation, "info": info, "tools": None, "state": environment.get_state()}
 
 
 def play_step(task: dict[str, Any], state: State, text: str) -> dict[str, Any]:
-    """Return what a step leads to, with the new state, or `{"raised"}`."""
+    """Return the result of a step with the new state, or `{"raised"}`."""
     try:
         environment = make(task)
         environment.set_state(state)
         observation, reward, terminated, truncated, info = environment.step(text)
-    except Exception as error:  # whatever it is, it is for the one who asked
+    except Exception as error:  # whatever it raises goes to the caller
         return {"raised": f"{type(error).__name__}: {error}"}
     return {
         "observation": observation,

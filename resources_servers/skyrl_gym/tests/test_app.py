@@ -67,10 +67,10 @@ def test_a_reply_is_written_out_with_the_thinking_that_came_apart_from_it():
 @pytest.mark.parametrize(
     ("task", "told"),
     [
-        ({}, "hint: rows in SkyRL's form have it"),
+        ({}, "hint: rows in SkyRL's format have one"),
         ({"env_class": "search"}, "search_url"),
         ({"env_class": "text2sql"}, "db_path"),
-        ({"env_class": "searchcode"}, "no sandbox can hold it"),
+        ({"env_class": "searchcode"}, "no sandbox can contain it"),
     ],
 )
 async def test_what_the_config_does_not_allow_for_is_a_failure_that_says_what_to_do(task, told):
@@ -111,7 +111,7 @@ def test_rows_of_a_user_keep_all_their_fields(tmp_path):
     ("environment_id", "options", "told"),
     [
         ("gsm8", {}, "did you mean 'gsm8k'"),
-        ("searchcode", {}, "no sandbox can hold it"),
+        ("searchcode", {}, "no sandbox can contain it"),
         ("search", {}, "option `path`"),
         ("gsm8k", {"path": "nowhere.jsonl"}, "there is no file 'nowhere.jsonl'"),
         ("gsm8k", {"path": str(ORACLE.parents[1] / "data" / "example.jsonl")}, "no `prompt`"),
@@ -251,8 +251,8 @@ def test_databases_of_a_user_are_read_and_never_written_and_bad_rows_fail(tmp_pa
         assert (rewards, step["terminated"]) == ([0.0, 1.0], True)
         for fields, told in (
             ({"db_id": "nowhere"}, "Database file not found"),
-            ({"db_id": "plain", "reward_spec": {"ground_truth": "SELECT no"}}, "right SQL of the row cannot be run"),
-            ({"db_id": "wal"}, "right SQL of the row cannot be run"),
+            ({"db_id": "plain", "reward_spec": {"ground_truth": "SELECT no"}}, "row's own SQL cannot be run"),
+            ({"db_id": "wal"}, "row's own SQL cannot be run"),
         ):
             status, failure = await begin(url, **fields)
             assert (status, failure["kind"]) == (500, "tool_server")
@@ -300,7 +300,7 @@ def test_search_asks_the_retriever_of_the_config_and_fails_by_name_if_that_is_br
             await session.reset()
             status, failure = await session.try_step("<search>break</search>")
             assert (status, failure["kind"]) == (500, "tool_server")
-            assert "the retriever of the config did not answer" in failure["message"]
+            assert "the retriever in the config did not answer" in failure["message"]
 
     where = f"http://127.0.0.1:{retriever.server_port}/retrieve"
     config = f"++skyrl_gym.resources_servers.skyrl_gym.env_configs={{search: {{search_url: '{where}'}}}}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One turn: add two numbers. A trajectory is scored by itself."""
+"""One turn: add two numbers. Each trajectory is scored on its own."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from atroposlib.utils.tokenize_for_trainer import tokenize_for_trainer
 
 
 class AddNumbers(BaseEnv):
-    """Gives 1 for the sum, less the further the answer is from it, and -1 for what is no number."""
+    """Gives 1 for the sum, less the farther off the answer is, and -1 if it is not a number."""
 
     name = "add_numbers"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several turns: guess a number, told each time whether it is higher or lower. Tracks tokens with a managed server."""
+"""Several turns: guess a number from hints of higher or lower. Tracks tokens with a managed server."""
 
 import random
 from typing import Any
@@ -12,12 +12,12 @@ from pydantic import Field
 class GuessNumberConfig(BaseEnvConfig):
     """Config of the game."""
 
-    highest: int = Field(default=30, description="the numbers go from 1 to this")
-    turns: int = Field(default=6, description="most guesses")
+    highest: int = Field(default=30, description="the highest number; the lowest is 1")
+    turns: int = Field(default=6, description="the maximum number of guesses")
 
 
 class GuessNumber(BaseEnv):
-    """Gives more the earlier the number is found, and 0 if it is not."""
+    """Gives more the sooner the number is found, and 0 if it is not found."""
 
     name = "guess_number"
     env_config_cls = GuessNumberConfig

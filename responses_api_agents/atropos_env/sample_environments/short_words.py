@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group: name a word with two letters. The answers are scored beside each other, right and short ones best."""
+"""A group: name a word that contains two letters. Answers are scored together; short right ones score best."""
 
 import itertools
 import random
@@ -12,9 +12,9 @@ from atroposlib.utils.tokenize_for_trainer import tokenize_for_trainer
 
 
 class ShortWords(BaseEnv):
-    """Gives -1 for a word without the letters, else 0 to 1 by its length beside the longest of the group.
+    """Gives -1 for a word without the letters, else 0 to 1 by its length relative to the longest of the group.
 
-    A group whose answers are all alike is dropped, as environments do that are made for training.
+    A group whose answers are all the same is dropped, as environments made for training do.
     """
 
     name = "short_words"

@@ -20,7 +20,7 @@ BLOCK = {"model_server": {"type": "responses_api_models", "name": "policy_model"
 
 def test_the_catalogue_lists_the_samples_with_what_they_are():
     listed = {entry["id"].split("/")[-1]: entry["description"] for entry in list_environments()}
-    assert listed["add_numbers.py:AddNumbers"] == "One turn: add two numbers. A trajectory is scored by itself."
+    assert listed["add_numbers.py:AddNumbers"] == "One turn: add two numbers. Each trajectory is scored on its own."
     assert set(listed) == {"add_numbers.py:AddNumbers", "guess_number.py:GuessNumber", "short_words.py:ShortWords"}
 
 

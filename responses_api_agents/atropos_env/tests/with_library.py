@@ -118,7 +118,7 @@ async def test_a_group_is_played_as_one_with_the_scores_of_the_library(monkeypat
     assert all(row["runner_metrics"]["best_score"] == group[-1] for row, group in zip(played, scores, strict=True))
     assert dropped
     assert {failure["kind"] for failure in dropped} == {"verifier"}
-    assert all("gave no score for the item" in failure["message"] for failure in dropped)
+    assert all("returned no score for the item" in failure["message"] for failure in dropped)
 
 
 async def test_an_environment_that_scores_each_trajectory_is_played_in_groups_where_the_row_says_so(run):
@@ -211,7 +211,7 @@ async def test_a_score_that_an_environment_makes_of_a_broken_model_is_a_failure(
     body = "score = 0.0\n        try: await self.ask('break')\n        except Exception: pass"
     failure = await fail(run, write_environment(tmp_path, body))
     assert failure["kind"] == "model_endpoint"
-    assert "although a call of its model had failed" in failure["message"]
+    assert "although one of its model calls had failed" in failure["message"]
 
 
 @pytest.mark.parametrize("score", ["float('nan')", "float('inf')", "'good'", "[1.0, 2.0]", "None"])
@@ -223,12 +223,12 @@ async def test_a_score_that_is_no_number_is_a_failure(run, tmp_path, score):
 async def test_a_text_completion_is_refused_with_what_works(run, tmp_path):
     failure = await fail(run, write_environment(tmp_path, "await self.server.completion(prompt='x')"))
     assert "server.completion" in failure["message"]
-    assert "hint: an environment is played here if it asks with `chat_completion`" in failure["message"]
+    assert "hint: it must call `chat_completion`" in failure["message"]
 
 
 async def test_a_score_without_a_model_is_a_failure(run, tmp_path):
     failure = await fail(run, write_environment(tmp_path, "score = 1.0"))
-    assert "no call of it reached the model" in failure["message"]
+    assert "none of its calls reached the model" in failure["message"]
 
 
 async def test_a_setup_that_fails_is_tried_again(run, tmp_path):
@@ -253,15 +253,15 @@ async def test_a_tokenizer_that_is_not_there_is_a_failure_with_a_hint(run):
 async def test_an_item_that_is_not_there_is_a_failure_with_a_hint(run):
     failure = await fail(run, ADD, item_index=60)
     assert "asks for item 60" in failure["message"]
-    assert "which gave 60" in failure["message"]
+    assert "which has only 60" in failure["message"]
 
 
 @pytest.mark.parametrize(
     ("path", "near"),
     [
-        (f"{FOLDER}/guess_number.py:GuesNumber", f"near it: {GUESS}\n"),
-        (f"{FOLDER}/add_numbrs.py:AddNumbers", f"near it: {ADD}, "),
-        ("no_such_package.env:Env", "near it: responses_api_agents/"),
+        (f"{FOLDER}/guess_number.py:GuesNumber", f"closest: {GUESS}\n"),
+        (f"{FOLDER}/add_numbrs.py:AddNumbers", f"closest: {ADD}, "),
+        ("no_such_package.env:Env", "closest: responses_api_agents/"),
     ],
 )
 async def test_an_environment_that_is_not_there_is_a_failure_that_names_others(run, path, near):

@@ -132,7 +132,7 @@ async def test_a_reward_that_is_nan_is_a_failure(run, tmp_path):
 
 
 async def test_a_task_that_is_not_there_is_a_failure_with_a_hint(run):
-    assert "hint: write the rows anew" in await fail(run, row_of(TASKSET, 60))
+    assert "hint: write the rows again" in await fail(run, row_of(TASKSET, 60))
 
 
 async def test_a_taskset_that_is_not_installed_is_a_failure_that_names_others(run):

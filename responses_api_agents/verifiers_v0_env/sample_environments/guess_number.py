@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several turns: guess a number, told each time whether it is higher or lower."""
+"""Several turns: guess a number from hints of higher or lower."""
 
 import random
 
@@ -8,7 +8,7 @@ from datasets import Dataset
 
 
 class GuessNumber(vf.MultiTurnEnv):
-    """Says `higher` or `lower` until the number is found or the turns are over."""
+    """Says `higher` or `lower` until the number is found or the turns run out."""
 
     async def env_response(self, messages: vf.Messages, state: vf.State, **kwargs: object) -> vf.Messages:
         said = str(messages[-1]["content"]).strip()
@@ -24,7 +24,7 @@ class GuessNumber(vf.MultiTurnEnv):
 
 
 def load_environment(size: int = 60, seed: int = 0, turns: int = 6) -> vf.Environment:
-    """Return the environment: the earlier the number is found, the more it is worth."""
+    """Return the environment: the sooner the number is found, the higher the reward."""
     draw = random.Random(seed)
     numbers = [draw.randint(1, 30) for _ in range(size)]
     rows = [{"question": "Guess my number, from 1 to 30.", "answer": str(number)} for number in numbers]

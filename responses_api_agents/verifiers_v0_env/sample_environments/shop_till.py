@@ -19,7 +19,7 @@ def look_up_price(item: str) -> int:
 
 
 def load_environment(size: int = 60, seed: int = 0) -> vf.Environment:
-    """Return the environment: the reward is for the sum, and a little for every price that was looked up."""
+    """Return the environment: the reward is for the sum, and a little for every price lookup."""
     draw = random.Random(seed)
     baskets = [draw.sample(sorted(PRICES), 2) for _ in range(size)]
     rows = [

@@ -113,13 +113,13 @@ async def test_an_environment_that_blocks_fails_by_name_and_the_next_one_plays(m
 
 async def test_a_reward_that_is_nan_is_a_failure(run, tmp_path):
     environment = write_environment(tmp_path, "nan_reward", "def score(completion):\n    return float('nan')")
-    assert "no finite number" in await fail(run, environment)
+    assert "not a finite number" in await fail(run, environment)
 
 
 async def test_an_example_that_is_not_there_is_a_failure_with_a_hint(run):
     row = {"responses_create_params": {"input": []}, "environment": {"id": f"{FOLDER}/shop_till.py", "example": 60}}
     answer = await run.client.post("agent", "/run", json=row)
-    assert "hint: write the rows anew" in answer.headers["x-nemo-gym-failure"]
+    assert "hint: write the rows again" in answer.headers["x-nemo-gym-failure"]
 
 
 async def test_an_environment_that_is_not_installed_is_a_failure_that_names_others(run):

@@ -18,7 +18,7 @@ class CountData(vf.TaskData):
 
 
 class CountTask(vf.Task[CountData]):
-    """Scores a reply, and a little for being near."""
+    """Scores the right number, and any number a little."""
 
     @vf.reward(weight=1.0)
     async def right(self, trace: vf.Trace) -> float:
@@ -32,14 +32,14 @@ class CountTask(vf.Task[CountData]):
 
 
 class CountConfig(vf.TasksetConfig):
-    """How many tasks there are, and which."""
+    """The number of tasks, and their seed."""
 
     size: int = 60
     seed: int = 0
 
 
 class CountLetters(vf.Taskset[CountTask, CountConfig]):
-    """Questions about letters of words."""
+    """Questions about the letters of words."""
 
     def load(self) -> Iterator[CountTask]:
         """Yield the tasks."""
