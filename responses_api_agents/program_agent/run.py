@@ -44,11 +44,15 @@ _BUDGET_GRACE_S = 5.0
 _NOT_RUN_CODES = (126, 127)
 _PROGRAM_FAULTS = ("program_failed", "time_limit")
 _LIMIT_FAILURES = {
-    "timeout": ("time_limit", "it was still running after {time:g} s", "raise `time_limit_s`"),
-    "oom": ("memory_limit", "its processes needed more than {memory} MiB", "raise `memory_mib`"),
-    "process_limit": ("process_limit", "it had more than {processes} processes", "raise `max_processes`"),
-    "disk_limit": ("disk_limit", "it wrote more than {disk} MiB", "raise `max_disk_mib`"),
-    "output_limit": ("output_limit", "it printed far more than {output} bytes", "raise `max_output_bytes`"),
+    "timeout": ("time_limit", "it was still running after {config.time_limit_s:g} s", "raise `time_limit_s`"),
+    "oom": ("memory_limit", "its processes needed more than {config.memory_mib} MiB", "raise `memory_mib`"),
+    "process_limit": ("process_limit", "it had more than {config.max_processes} processes", "raise `max_processes`"),
+    "disk_limit": ("disk_limit", "it wrote more than {config.max_disk_mib} MiB", "raise `max_disk_mib`"),
+    "output_limit": (
+        "output_limit",
+        "it printed far more than {config.max_output_bytes} bytes",
+        "raise `max_output_bytes`",
+    ),
 }
 
 
@@ -247,17 +251,12 @@ def _record_end(
             "hint: raise `max_model_calls` or `max_tokens` of the agent",
         )
     elif result is not None and result.error_type is not None:
-        limits = {
-            "time": config.time_limit_s,
-            "memory": config.memory_mib,
-            "processes": config.max_processes,
-            "disk": config.max_disk_mib,
-            "output": config.max_output_bytes,
-        }
-        kind, text, hint = _LIMIT_FAILURES.get(
-            result.error_type, ("sandbox_failed", f"the sandbox could not run it: {outcome.stderr}", "see the log")
-        )
-        outcome.failure = ProgramFailure(kind, f"{name!r} was ended: {text.format(**limits)}.\nhint: {hint}")
+        if result.error_type in _LIMIT_FAILURES:
+            kind, text, hint = _LIMIT_FAILURES[result.error_type]
+            text = text.format(config=config)
+        else:
+            kind, text, hint = "sandbox_failed", f"the sandbox could not run it: {outcome.stderr}", "see the log"
+        outcome.failure = ProgramFailure(kind, f"{name!r} was ended: {text}.\nhint: {hint}")
     elif result is not None and result.return_code in _NOT_RUN_CODES and not gateway.budget.calls:
         outcome.failure = ProgramFailure(
             "program_missing",
