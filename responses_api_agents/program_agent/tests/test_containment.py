@@ -8,6 +8,7 @@ import socket
 import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -21,8 +22,6 @@ from responses_api_agents.program_agent.tests.played_programs import (
     play,
     python_program,
 )
-
-MARK = "program-that-stays-behind"
 
 
 @pytest.fixture(autouse=True)
@@ -192,9 +191,10 @@ time.sleep(1)
     ids=["in the background", "in a session of its own", "as a daemon without environment"],
 )
 async def test_a_process_that_stays_behind_ends_with_the_program(how):
-    stay = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{MARK[:15]}'); time.sleep(600)"
+    name = f"stays{uuid4().hex}"[:15]  # of this test alone: others run beside it; a name of a process is no longer
+    stay = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}'); time.sleep(600)"
     await attack(f"stay = [sys.executable, '-c', {stay!r}]\n{how}\ntime.sleep(1)")
-    assert [process for process in psutil.process_iter(["name"]) if process.info["name"] == MARK[:15]] == []
+    assert [process for process in psutil.process_iter(["name"]) if process.info["name"] == name] == []
 
 
 async def test_a_fork_bomb_is_bounded_and_ends():

@@ -12,7 +12,8 @@ from responses_api_models.local_model.app import LocalModel
 FIELDS = {"slots": 2, "context_length": 1024, "threads": 1, "batch_size": 64, "return_token_id_information": True}
 PROGRAM = """
 def say(*texts):
-    return json.loads(chat(*texts, max_tokens=12))["choices"][0]["message"]["content"]
+    # What is drawn at random may be tokens that their own text is not split into again, when it comes as history.
+    return json.loads(chat(*texts, max_tokens=12, temperature=0))["choices"][0]["message"]["content"]
 
 said = say("Name a fruit.")
 helped = say("Name a colour.")
