@@ -79,7 +79,7 @@ def upload(
             if (back := files.checksum(source.name)) != checksum:
                 raise GitlabError(
                     f"{source.name!r} was uploaded to {place}, but what was read back differs: "
-                    f"{back.size_bytes:,} of {checksum.size_bytes:,} bytes, SHA-256 {back.sha256} instead of "
+                    f"{back.size_bytes:,} bytes instead of {checksum.size_bytes:,}, SHA-256 {back.sha256} instead of "
                     f"{checksum.sha256}.\n"
                     "hint: the file may have changed meanwhile, or a proxy changes files in transit; try again"
                 )

@@ -79,7 +79,7 @@ def test_a_second_file_that_comes_back_different_goes_and_the_first_stays(at_mlf
     monkeypatch.setattr(
         "nemo_gym._data.gitlab_files.HttpFiles.checksum", lambda self, path: compute_checksum(at_mlflow.source)
     )
-    with pytest.raises(GitlabError, match="not the same"):
+    with pytest.raises(GitlabError, match="read back differs"):
         at_mlflow.upload(source=second)
     with pytest.raises(GitlabError, match=r"has no file 'validation.jsonl'"):
         at_mlflow.download(artifact="validation.jsonl")
@@ -125,13 +125,13 @@ def test_no_token_is_said_too(at_gitlab: Place):
 
 def test_a_project_that_is_not_there_is_told_from_a_dataset_that_is_not(at_gitlab: Place):
     uri = at_gitlab.proxy.uri.replace("/42/", "/43/")
-    with pytest.raises(GitlabError, match=r"there is nothing at http.*404 Project Not Found.*\nhint: the URI"):
+    with pytest.raises(GitlabError, match=r"there is nothing at http.*404 Project Not Found.*\nhint: GitLab's URI"):
         gitlab.download(at_gitlab.name, "0.0.1", "x", at_gitlab.target, RegistrySettings(uri, TOKEN, pauses_s=()))
 
 
 def test_a_page_that_is_not_mlflow_is_found_out(at_mlflow: Place):
     elsewhere = RegistrySettings(f"{at_mlflow.proxy.mlflow}/health?", pauses_s=())
-    with pytest.raises(GitlabError, match=r"is not MLflow's API.\nhint: the URI"):
+    with pytest.raises(GitlabError, match=r"is not MLflow's API.\nhint: GitLab's URI"):
         gitlab.delete("x", elsewhere, lambda _: True)
 
 
