@@ -48,6 +48,16 @@ def assistant_text(response: Any) -> str:
     return "\n".join(_list_message_texts(response))
 
 
+def joined_text(response: Any) -> str:
+    """Return all text the assistant wrote with nothing between messages, as the OpenAI SDK's `output_text` does."""
+    return "".join(_list_message_texts(response))
+
+
+def answer_text(response: Any) -> str:
+    """Return `joined_text` without its thinking: the text in which verifiers look for an answer."""
+    return strip_thinking(joined_text(response))
+
+
 def last_assistant_text(response: Any) -> str:
     """Return the text of the assistant's last message; empty if there is none."""
     return next(reversed(list(_list_message_texts(response))), "")

@@ -33,6 +33,11 @@ class TestAssistantText:
         assert grading.assistant_text(response) == "ab\nc"
         assert grading.last_assistant_text(response) == "c"
 
+    def test_joined_text_has_nothing_between_messages_and_an_answer_no_thinking(self):
+        response = {"output": [message("<think>no: 4", "</think>"), message("\\boxed{3"), message("2}")]}
+        assert grading.joined_text(response) == "<think>no: 4</think>\\boxed{32}"
+        assert grading.answer_text(response) == "\\boxed{32}"
+
     def test_an_object_reads_like_its_dict(self):
         response = {"output": [message("a"), call("f", "{}"), message("b")]}
         assert grading.assistant_text(as_object(response)) == "a\nb"
