@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import Body as Body
 from fastapi import FastAPI, Request
-from pydantic import PrivateAttr
 
 from nemo_gym._process.policy_version import add_version_routes, open_version_cell
 from nemo_gym._serving.policy_version import VersionCell
@@ -52,7 +51,11 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
     """An agent server: override `responses` (the loop) and `run` (a whole rollout, including its reward)."""
 
     config: BaseResponsesAPIAgentConfig
-    _policy_version: VersionCell = PrivateAttr(default_factory=open_version_cell)
+
+    @functools.cached_property
+    def _policy_version(self) -> VersionCell:
+        # Not a pydantic private attribute: tests that replace `model_post_init` leave those unset.
+        return open_version_cell()
 
     def setup_webserver(self) -> FastAPI:
         """Return the app with the endpoints of every agent."""
@@ -91,7 +94,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         )
 
     def _run_in_rollout_context(self) -> Callable[..., Any]:
-        run, version = self.run, self._policy_version
+        run = self.run
+        version = self._policy_version
 
         @functools.wraps(run)
         async def run_in_context(*args: Any, **kwargs: Any) -> Any:

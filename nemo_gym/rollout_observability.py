@@ -42,7 +42,7 @@ class ModelCallRef(ObservationModel):
     @model_validator(mode="after")
     def _require_identity(self) -> Self:
         if self.model_call_id is None and (self.model_ref is None or self.response_id is None):
-            raise ValueError("a model call is identified by model_call_id, or by model_ref and response_id together")
+            raise ValueError("a model call is identified by model_call_id or both model_ref and response_id")
         return self
 
 
@@ -153,7 +153,7 @@ class AgentObservationBundle(ObservationModel):
             seen, current = {start}, parents[start]
             while current is not None:
                 if current in seen:
-                    raise ValueError(f"the parents of invocation {start!r} form a cycle")
+                    raise ValueError(f"parent_invocation_id must not form a cycle, as from {start!r} back to itself")
                 seen.add(current)
                 current = parents.get(current)
         return self
@@ -259,7 +259,7 @@ def _refuse_duplicates(name: str, values: Iterable[Any]) -> None:
     seen: set[Any] = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"{name} {value!r} occurs twice")
+            raise ValueError(f"{name} must be unique: {value!r} occurs twice")
         seen.add(value)
 
 

@@ -100,6 +100,8 @@ class SessionFailureRequest(BaseModel):
 class SessionRoutes(BaseRoute):
     """The routes of a gateway that no config asks for. They are created on first use: most servers need none."""
 
+    path = "/sessions/{path:path}"  # tools that list an app's routes read it
+
     def __init__(self, handlers: Mapping[str, Dispatch]) -> None:
         self._handlers = handlers
         self._router: APIRouter | None = None

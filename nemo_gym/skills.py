@@ -113,9 +113,9 @@ def stage_skills(path: str | Path | SkillsRef | Mapping[str, Any], dest: str | P
 def _find_root(path: str | Path) -> Path:
     root = _resolve_under_cwd_or_install(path, validator=Path.is_dir)
     if not root.is_dir():
-        what = "is not a folder" if root.exists() else "was not found"
+        what = "it is a file" if root.exists() else "nothing is there"
         raise SkillError(
-            f"the folder of skills {str(path)!r} {what}; looked for it as {root}.\n"
+            f"the folder of skills {str(path)!r} is not a directory: looked for it as {root}, {what}.\n"
             f"hint: give a folder that has a file {SKILL_FILE!r}, or folders with one, in it"
         )
     return root

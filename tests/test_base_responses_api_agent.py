@@ -47,6 +47,12 @@ ROW = {"responses_create_params": {"input": "hi"}, "_ng_task_index": 3, "_ng_rol
 BODY = Row.model_validate(ROW)
 
 
+def test_an_agent_whose_post_init_was_replaced_still_makes_an_app(monkeypatch):
+    monkeypatch.setattr(Agent, "model_post_init", lambda self, context: None)
+    paths = {route.path for route in agent().setup_webserver().routes}
+    assert {"/run", "/v1/responses"} <= paths
+
+
 async def test_a_run_knows_which_rollout_it_is():
     async with running(agent=Agent) as client:
         answer = await (await client.post("agent", "/run", json=ROW)).json()

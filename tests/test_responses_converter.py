@@ -131,6 +131,18 @@ def test_a_tool_output_is_a_tool_message(converter):
     }
 
 
+def test_chat_shaped_turns_of_a_tool_reach_the_chat_request(converter):
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "7"},
+    ]
+    assert to_chat(converter, turns)["messages"] == [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "7", "tool_call_id": "c1"},
+    ]
+
+
 def test_an_image_as_tool_output_is_refused_by_name(converter):
     image = {"type": "input_image", "image_url": "https://example.org/x", "detail": "auto"}
     with pytest.raises(NotImplementedError, match="input_image"):
@@ -141,11 +153,13 @@ def test_images_videos_and_files_become_chat_parts(converter):
     content = [
         {"type": "input_image", "image_url": "https://example.org/i", "detail": "low"},
         {"type": "input_video", "video_url": "https://example.org/v"},
+        {"type": "input_video", "video": {"url": "https://example.org/w"}},
         {"type": "input_file", "file_id": "file-1"},
     ]
     assert to_chat(converter, [{"role": "user", "content": content}])["messages"][0]["content"] == [
         {"type": "image_url", "image_url": {"url": "https://example.org/i", "detail": "low"}},
         {"type": "video_url", "video_url": {"url": "https://example.org/v"}},
+        {"type": "video_url", "video_url": {"url": "https://example.org/w"}},
         {"type": "file", "file": {"file_id": "file-1"}},
     ]
 

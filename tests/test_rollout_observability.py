@@ -99,6 +99,12 @@ def test_an_assignment_is_checked_like_a_field():
         call.completed_at = 1.0
 
 
+@pytest.mark.parametrize("identity", [{}, {"response_id": "r"}, {"model_ref": MODEL}])
+def test_a_model_call_needs_its_id_or_its_model_and_response(identity):
+    with pytest.raises(ValidationError, match="model_call_id or both model_ref and response_id"):
+        ModelCallRef(**identity)
+
+
 def test_records_of_a_bundle_are_told_apart_by_kind_after_a_trip_through_json():
     call = ModelCallRef(model_ref=MODEL, response_id="r")
     conversation: Any = [
@@ -136,7 +142,7 @@ def test_invocations_form_a_tree_whose_root_may_be_unknown():
     with pytest.raises(ValidationError, match="'b' occurs twice"):
         AgentObservationBundle(source="x", records=invocations(("b", None), ("b", "a")))
     for cycle in ([("a", "a")], [("a", "b"), ("b", "a")], [("z", "a"), ("a", "b"), ("b", "c"), ("c", "a")]):
-        with pytest.raises(ValidationError, match="cycle"):
+        with pytest.raises(ValidationError, match="parent_invocation_id must not form a cycle"):
             AgentObservationBundle(source="x", records=invocations(*cycle))
 
 
@@ -153,8 +159,11 @@ def test_an_episode_has_two_parts_and_does_not_change():
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"invocations": invocations(("a", None), ("a", None))}, "invocation_id 'a' occurs twice"),
-        ({"model_calls": [{"model_call_id": "m"}, {"model_call_id": "m"}]}, "model_call_id 'm' occurs twice"),
+        ({"invocations": invocations(("a", None), ("a", None))}, "invocation_id must be unique: 'a' occurs twice"),
+        (
+            {"model_calls": [{"model_call_id": "m"}, {"model_call_id": "m"}]},
+            "model_call_id must be unique: 'm' occurs twice",
+        ),
         ({"turns": [TURN, TURN]}, "turn_no"),
         ({"turns": [{**TURN, "rollout_id": "other"}]}, "'other'"),
         ({"turns": [{**TURN, "task_id": "other"}]}, "'other'"),

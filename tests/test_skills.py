@@ -88,9 +88,9 @@ def test_a_folder_without_skills_is_refused(tmp_path):
 
 def test_a_missing_folder_is_refused_and_so_is_a_file(skills, tmp_path):
     for act in (load_skill_directory, hash_skill_dir, lambda path: stage_skills(path, tmp_path / "target")):
-        with pytest.raises(SkillError, match="nowhere' was not found"):
+        with pytest.raises(SkillError, match="nowhere' is not a directory"):
             act(tmp_path / "nowhere")
-        with pytest.raises(SkillError, match="is not a folder"):
+        with pytest.raises(SkillError, match=r"is not a directory.* it is a file"):
             act(skills / "pdf" / "SKILL.md")
     assert not (tmp_path / "target").exists()
 

@@ -178,6 +178,10 @@ def _list_captured_calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> TrajectoryModelCall:
     payloads = {}
+    metadata = {name: call.get(name) for name in _METADATA}
+    if metadata["response_status"] is None:
+        status = as_mapping(call.get("response")).get("status")
+        metadata["response_status"] = status if isinstance(status, str) else None
     if with_payloads:
         for name in ("request", "response"):
             payloads[name] = call[name] if call.get(name) is not None else call.get(f"{name}_raw")
@@ -186,7 +190,7 @@ def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> Trajec
         started_at=call.get("started_at"),
         completed_at=call.get("completed_at"),
         duration_ms=call.get("latency_total_ms"),
-        response_metadata=TrajectoryResponseMetadata(**{name: call.get(name) for name in _METADATA}),
+        response_metadata=TrajectoryResponseMetadata(**metadata),
         token_stats=TrajectoryTokenStats(**{name: call.get(ours) for name, ours in _TOKEN_STATS.items()}),
         **payloads,
     )

@@ -55,8 +55,11 @@ def parse_object(line: bytes) -> dict[str, Any]:
     """Return the object on a line; raise ValueError if the line holds anything else."""
     try:
         value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        value = json.loads(line)  # half a surrogate pair, which `_dump_line` may have written
+    except orjson.JSONDecodeError as error:
+        try:
+            value = json.loads(line)  # half a surrogate pair, which `_dump_line` may have written
+        except ValueError:
+            raise error from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, found a {type(value).__name__}")
     return value

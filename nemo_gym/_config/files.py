@@ -244,7 +244,7 @@ class _Walk:
             guess = f"\nhint: name a file in it, as in {' or '.join(map(repr, inside))}" if inside else ""
             return f"config file {path!r}, named by {asked_by}, is a folder: {folder}{guess}"
         if Path(path).is_absolute():
-            return f"config file {path!r}, named by {asked_by}, does not exist"
+            return f"config file {path!r}, named by {asked_by}, does not exist. Looked for:\n  - {path}"
         similar = find_similar_files(path, folders)
         looked = "\n".join(f"  - {folder / path}" for folder in dict.fromkeys(folders))
         guess = f"\nDid you mean {' or '.join(map(repr, similar))}?" if similar else ""

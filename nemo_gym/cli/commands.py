@@ -183,6 +183,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env.server_tests:TestConfig",
             (
                 ENTRYPOINT,
+                Flag("--all", "all_servers", "test every server, as without a name", "switch"),
                 Flag("--validate-data", "should_validate_data", "check the example data too", "switch"),
                 Flag("--fail-on-mismatch", "fail_on_total_and_test_mismatch", "fail if a server lacks tests", "switch"),
                 Flag("--concurrency", "test_concurrency", "test suites at once; by default one per core", "number"),

@@ -21,7 +21,7 @@ LEGACY: dict[str, tuple[str, ...]] = {
     "pip_list": ("env", "packages"),
     "init_resources_server": ("env", "init"),
     "test": ("env", "test"),
-    "test_all": ("env", "test"),
+    "test_all": ("env", "test", "--all"),
     "dev_test": ("dev", "test"),
     "collect_rollouts": ("eval", "run", "--no-serve"),
     "e2e_collect_rollouts": ("eval", "run"),

@@ -45,7 +45,8 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
     if not isinstance(provider, str) or not provider.strip():
         error_class = SandboxConfigError if isinstance(provider, str) else SandboxConfigTypeError
         raise error_class(
-            f"a sandbox provider is a non-empty string or a mapping with one provider in it, not {provider!r}\n"
+            "a sandbox provider must be a name reference (a non-empty string) or a mapping with one provider in it, "
+            f"not {provider!r}\n"
             "hint: e.g. `docker`, or `{docker: {create: {network: none}}}`"
         )
     named = named_configs if named_configs is not None else {}
@@ -56,12 +57,21 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
         return _to_plain(entry), f"sandbox config {provider!r}"
     if provider in list_providers():
         return {provider: {}}, f"sandbox provider {provider!r}"
+    described = [repr(str(name)) for name, block in named.items() if _describes_provider(block)]
     raise SandboxConfigError(
-        f"{provider!r} is neither a sandbox config nor a sandbox provider."
+        f"sandbox config {provider!r} is not defined in the merged config, and no provider has that name."
         f"{suggest(provider, [*map(str, named), *list_providers()])}\n"
+        f"config blocks that describe a provider: {', '.join(described) or 'none'}\n"
         f"sandbox providers: {', '.join(list_providers())}\n"
-        "hint: name one of these, or a config block that describes one"
+        "hint: name one of these, or add a config block that describes one"
     )
+
+
+def _describes_provider(block: Any) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    names = [key for key in block if key not in METADATA_KEYS]
+    return len(names) == 1 and names[0] in list_providers()
 
 
 def _to_plain(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,6 +99,20 @@ def test_captured_calls_are_the_model_calls_and_what_was_said_moves_there():
     assert second.model_call_id == "b"
 
 
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"response": {"status": "incomplete"}}, "incomplete"),
+        ({"response": {"status": "completed"}, "response_status": "failed"}, "failed"),
+        ({"response": {"status": 3}}, None),
+        ({"response": None, "response_raw": "status"}, None),
+    ],
+)
+def test_a_call_without_a_status_takes_it_from_its_response(fields: dict[str, Any], status: str | None):
+    (one,) = trajectory_of(capture(call("a", **fields))).model_calls
+    assert one.response_metadata.response_status == status
+
+
 def test_what_could_not_be_parsed_is_there_as_text():
     unparsed = call("a", request=None, request_raw="{oops", response=None, response_raw="<html>")
     (one,) = trajectory_of(capture(unparsed)).model_calls

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def test_what_json_does_not_know_is_written_as_text(tmp_path: Path):
 def test_blank_lines_are_skipped_and_a_torn_line_raises_or_is_counted(tmp_path: Path):
     store = CaptureStore(tmp_path)
     store.path_for("0").write_bytes(b'{"n": 0}\n\n{"n": 1, "tex\n{"n": 2}\n[3]\n')
-    with pytest.raises(ValueError, match=r"Expecting|Invalid|Unterminated"):
+    with pytest.raises(orjson.JSONDecodeError):
         store.read("0")
     assert store.read_available("0") == ([(0, {"n": 0}), (2, {"n": 2})], 2)
     assert store.read_available("none") == ([], 0)

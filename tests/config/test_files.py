@@ -183,6 +183,14 @@ def test_a_missing_file_is_reported_with_where_it_was_looked_for_and_the_nearest
     assert "Did you mean 'resources_servers/weather/configs/weather.yaml'?" in text
 
 
+def test_a_missing_absolute_path_is_listed_as_the_one_place_that_was_looked_at(tmp_path):
+    with pytest.raises(ConfigPathNotFoundError) as error:
+        names(load_includes([str(tmp_path / "nowhere.yaml")], [tmp_path]))
+    assert [line for line in str(error.value).splitlines() if line.startswith("  - ")] == [
+        f"  - {tmp_path / 'nowhere.yaml'}"
+    ]
+
+
 def test_a_missing_include_names_the_file_and_line_that_includes_it(write, tmp_path):
     write(main="a: 1\nconfig_paths:\n- there.yaml\n- not_there.yaml\n", there="b: 1")
     with pytest.raises(ConfigPathNotFoundError, match=r"'not_there.yaml', named by main.yaml:4"):

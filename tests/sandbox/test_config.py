@@ -50,19 +50,26 @@ def test_metadata_stands_beside_the_provider():
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(GymError, match=r"Did you mean 'swe_sandbox'\?\n(.|\n)*hint: "):
         resolve_provider_config("swe_sandbx", NAMED)
-    with pytest.raises(ValueError, match=r"Did you mean 'docker'\?\nsandbox providers: .*docker"):
+    with pytest.raises(ValueError, match=r"Did you mean 'docker'\?\n(.|\n)*sandbox providers: .*docker"):
         resolve_provider_config("dokcer")
+
+
+def test_an_unknown_name_lists_the_config_blocks_that_describe_a_provider():
+    with pytest.raises(ValueError, match="'nowhere' is not defined in the merged config") as refused:
+        resolve_provider_config("nowhere", {**NAMED, "model": {"url": "x", "key": "y"}})
+    assert "'swe_sandbox'" in str(refused.value)
+    assert "'model'" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("provider", "message"),
     [
-        ("two", "exactly one provider, found: 'docker', 'local'"),
+        ("two", "exactly one provider key, found: 'docker', 'local'"),
         ("broken", "'broken' must be a mapping, not str"),
-        ({}, "exactly one provider, found: none"),
+        ({}, "exactly one provider key, found: none"),
         ({"docker": "x"}, "settings of provider 'docker'.* must be a mapping, not str"),
-        ("", "a non-empty string or a mapping"),
-        (None, "a non-empty string or a mapping"),
+        ("", "a name reference .a non-empty string. or a mapping"),
+        (None, "a name reference .a non-empty string. or a mapping"),
     ],
 )
 def test_what_cannot_be_used_says_why(provider, message):

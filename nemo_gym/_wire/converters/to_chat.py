@@ -105,7 +105,8 @@ def convert_part(part: Item) -> dict[str, Any]:
             image = {"url": str(part["image_url"]), "detail": part.get("detail")}
             return {"type": "image_url", "image_url": _drop_nones(image)}
         case "input_video":
-            return {"type": "video_url", "video_url": {"url": part.get("video_url") or part.get("video")}}
+            source = part.get("video_url") or part.get("video")
+            return {"type": "video_url", "video_url": {"url": source} if isinstance(source, str) else source}
         case "input_file":
             if part.get("file_url"):
                 raise NotImplementedError(

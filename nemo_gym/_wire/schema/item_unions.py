@@ -2,10 +2,12 @@
 """Which class a raw item of a conversation belongs to, and the classes of items about tools that a provider or its
 client runs (search, computer use, MCP, shell, custom tools).
 
-Those items pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open.
-Only a client's own items must have a status of the API (`INPUT_STATUSES`). A request with an item of unknown type is
-refused. A reply with one keeps it as `NeMoGymResponseUnknownItem`, because a rollout is worth more than a field that a
-provider added.
+Those items pass through this package: required fields and statuses are checked, kinds of action are open. A request
+with an item of unknown type or status is refused. A reply with one keeps it as `NeMoGymResponseUnknownItem`, because a
+rollout is worth more than a field that a provider added.
+
+Datasets with turns made in advance write some of them as chat messages: an assistant's `tool_calls`, and a message with
+role `tool`. They are accepted in a request, kept as given, and converted with the others.
 """
 
 from collections.abc import Mapping
@@ -28,6 +30,8 @@ from nemo_gym._wire.schema.items import ToolOutputPart
 from nemo_gym._wire.schema.tokens import has_token_fields, list_missing_token_fields, refuse_partial_tokens
 
 __all__ = [
+    "NeMoGymChatToolCallsMessage",
+    "NeMoGymChatToolMessage",
     "NeMoGymComputerCallOutput",
     "NeMoGymImageGenerationCall",
     "NeMoGymLocalShellCall",
@@ -47,6 +51,27 @@ __all__ = [
     "NeMoGymResponseOutputItem",
     "NeMoGymResponseUnknownItem",
 ]
+
+_Steps = Literal["in_progress", "completed", "incomplete"]
+_FileSearchStatus = Literal["in_progress", "completed", "incomplete", "searching", "failed"]
+_CodeInterpreterStatus = Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]
+_ImageStatus = Literal["in_progress", "completed", "generating", "failed"]
+_WebSearchStatus = Literal["in_progress", "searching", "completed", "failed"]
+
+
+class NeMoGymChatToolCallsMessage(DeferredModel):
+    """An assistant's turn in the shape of the Chat Completions API, with the tools it called."""
+
+    role: Literal["assistant"]
+    tool_calls: list[dict[str, Any]]
+
+
+class NeMoGymChatToolMessage(DeferredModel):
+    """What a tool returned, in the shape of the Chat Completions API."""
+
+    role: Literal["tool"]
+    tool_call_id: str
+    content: str | list[dict[str, Any]]
 
 
 class SafetyCheck(DeferredModel):
@@ -117,7 +142,7 @@ class NeMoGymMcpApprovalResponse(DeferredModel):
 class NeMoGymResponseFileSearchToolCall(DeferredModel):
     id: str
     queries: list[str]
-    status: str
+    status: _FileSearchStatus
     type: Literal["file_search_call"]
     results: list[FileSearchResult] | None = None
 
@@ -125,7 +150,7 @@ class NeMoGymResponseFileSearchToolCall(DeferredModel):
 class NeMoGymResponseFunctionWebSearch(DeferredModel):
     id: str
     action: OpenObject
-    status: str
+    status: _WebSearchStatus
     type: Literal["web_search_call"]
 
 
@@ -134,7 +159,7 @@ class NeMoGymResponseComputerToolCall(DeferredModel):
     action: OpenObject
     call_id: str
     pending_safety_checks: list[SafetyCheck]
-    status: str
+    status: _Steps
     type: Literal["computer_call"]
 
 
@@ -144,12 +169,12 @@ class NeMoGymComputerCallOutput(DeferredModel):
     type: Literal["computer_call_output"]
     id: str | None = None
     acknowledged_safety_checks: list[SafetyCheck] | None = None
-    status: str | None = None
+    status: _Steps | None = None
 
 
 class NeMoGymImageGenerationCall(DeferredModel):
     id: str
-    status: str
+    status: _ImageStatus
     type: Literal["image_generation_call"]
     result: str | None = None
 
@@ -157,7 +182,7 @@ class NeMoGymImageGenerationCall(DeferredModel):
 class NeMoGymResponseCodeInterpreterToolCall(DeferredModel):
     id: str
     container_id: str
-    status: str
+    status: _CodeInterpreterStatus
     type: Literal["code_interpreter_call"]
     code: str | None = None
     outputs: list[OpenObject] | None = None
@@ -167,7 +192,7 @@ class NeMoGymLocalShellCall(DeferredModel):
     id: str
     action: ShellAction
     call_id: str
-    status: str
+    status: _Steps
     type: Literal["local_shell_call"]
 
 
@@ -175,7 +200,7 @@ class NeMoGymLocalShellCallOutput(DeferredModel):
     id: str
     output: str
     type: Literal["local_shell_call_output"]
-    status: str | None = None
+    status: _Steps | None = None
 
 
 class NeMoGymResponseCustomToolCall(DeferredModel):
@@ -193,28 +218,28 @@ class NeMoGymResponseCustomToolCallOutput(DeferredModel):
     id: str | None = None
 
 
-_STEPS = ("in_progress", "completed", "incomplete")
-INPUT_STATUSES = {
-    "code_interpreter_call": (*_STEPS, "interpreting", "failed"),
-    "computer_call": _STEPS,
-    "computer_call_output": _STEPS,
-    "local_shell_call": _STEPS,
-    "local_shell_call_output": _STEPS,
-    "file_search_call": (*_STEPS, "searching", "failed"),
-    "image_generation_call": ("in_progress", "completed", "generating", "failed"),
-    "web_search_call": ("in_progress", "searching", "completed", "failed"),
+_KNOWN_STATUSES = {
+    "code_interpreter_call": get_args(_CodeInterpreterStatus),
+    "computer_call": get_args(_Steps),
+    "computer_call_output": get_args(_Steps),
+    "local_shell_call": get_args(_Steps),
+    "local_shell_call_output": get_args(_Steps),
+    "file_search_call": get_args(_FileSearchStatus),
+    "image_generation_call": get_args(_ImageStatus),
+    "web_search_call": get_args(_WebSearchStatus),
 }
-"""The statuses that an item of a type may have in a request."""
 
 
 class NeMoGymResponseUnknownItem(OpenModel):
-    """An item of a reply whose type this package does not know: kept as it came."""
+    """An item of a reply whose type or status this package does not know: kept as it came."""
 
     type: str
 
 
 _EASY_MESSAGE = items.NeMoGymEasyInputMessage.__name__
 _MESSAGE = items.NeMoGymMessage.__name__
+_CHAT_TOOL_CALLS = NeMoGymChatToolCallsMessage.__name__
+_CHAT_TOOL_OUTPUT = NeMoGymChatToolMessage.__name__
 _OUTPUT_MESSAGE = items.NeMoGymResponseOutputMessage.__name__
 _FUNCTION_CALL = items.NeMoGymResponseFunctionToolCall.__name__
 _FUNCTION_CALL_OUTPUT = items.NeMoGymFunctionCallOutput.__name__
@@ -247,7 +272,11 @@ _TRAINING_TWIN = {plain.__name__: twin.__name__ for plain, twin in items.RESPONS
 
 def _pick_input(item: Mapping[str, Any]) -> str:
     item_type = item.get("type")
-    if item_type == "message":
+    if item.get("role") == "assistant" and item.get("tool_calls"):
+        name = _CHAT_TOOL_CALLS
+    elif item.get("role") == "tool" and "tool_call_id" in item:
+        name = _CHAT_TOOL_OUTPUT
+    elif item_type == "message":
         name = _pick_message(item)
     elif isinstance(item_type, str):
         name = REFUSED if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, REFUSED)
@@ -257,8 +286,9 @@ def _pick_input(item: Mapping[str, Any]) -> str:
 
 
 def _has_foreign_status(item: Mapping[str, Any]) -> bool:
-    """Return whether a client gives a hosted item a status that the API does not have."""
-    known, status = INPUT_STATUSES.get(item["type"]), item.get("status")
+    """Return whether a hosted item has a status that the API does not have."""
+    known = _KNOWN_STATUSES.get(item["type"])
+    status = item.get("status")
     return known is not None and status is not None and status not in known
 
 
@@ -266,8 +296,10 @@ def _pick_output(item: Mapping[str, Any]) -> str:
     item_type = item.get("type")
     if item_type == "message":
         name = _pick_message(item)
+    elif isinstance(item_type, str):
+        name = _UNKNOWN if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, _UNKNOWN)
     else:
-        name = _CLASS_OF_TYPE.get(item_type, _UNKNOWN) if isinstance(item_type, str) else REFUSED
+        name = REFUSED
     return _pick_training_twin(name, item) if has_token_fields(item) else name
 
 
@@ -304,7 +336,7 @@ def _refuse_item(item: Any) -> NoReturn:
             "an item of type {type} has status {found}; known: {known}",
             type=repr(item["type"]),
             found=repr(item.get("status")),
-            known=", ".join(INPUT_STATUSES[item["type"]]),
+            known=", ".join(_KNOWN_STATUSES[item["type"]]),
         )
     known = ", ".join(ITEM_TYPES)
     if item.get("type") is None:
@@ -319,6 +351,8 @@ _Item = (
     items.NeMoGymEasyInputMessage
     | items.NeMoGymMessage
     | items.NeMoGymResponseOutputMessage
+    | NeMoGymChatToolCallsMessage
+    | NeMoGymChatToolMessage
     | _TypedItem
     | items.NeMoGymEasyInputMessageForTraining
     | items.NeMoGymMessageForTraining

@@ -85,18 +85,30 @@ class ToolOutputFile(_DumpedAsGiven, NeMoGymResponseInputFile):
     """A file that a tool returned."""
 
 
+class VideoSource(OpenModel):
+    url: str
+
+
 class NeMoGymInputVideoPart(KeyedPart):
-    """A video by address (`video_url`) or by content (`video`)."""
+    """A video by address (`video_url`) or by content (`video`), each a text or an object with a `url`."""
 
     type: Literal["input_video"] = "input_video"
-    video_url: str | None = None
-    video: str | None = None
+    video_url: Annotated[str | VideoSource | None, text_or_other] = None
+    video: Annotated[str | VideoSource | None, text_or_other] = None
 
     @model_validator(mode="after")
     def _require_one_source(self) -> Self:
         if (self.video_url is None) == (self.video is None):
             raise_refusal("video_source", "an input_video part needs exactly one of 'video_url' and 'video'")
+        if not self.url.strip():
+            raise_refusal("video_source", "the address of an input_video part is blank")
         return self
+
+    @property
+    def url(self) -> str:
+        """Return the address or the content, however it was given."""
+        source = self.video_url if self.video_url is not None else self.video
+        return source.url if isinstance(source, VideoSource) else source or ""
 
 
 class TopLogprob(SdkTwin):

@@ -65,6 +65,7 @@ class TestConfig(TestAllConfig):
         "Without it all servers are tested.",
     )
     component_name: str | None = Field(default=None, description="The server by its name alone.")
+    all_servers: bool = Field(default=False, description="Test every server, as without a name; `--json` asks for it.")
     should_validate_data: bool = Field(
         default=False, description="Whether to check the example data (examples, metrics, rollouts) of this server."
     )
@@ -104,6 +105,11 @@ def test(overrides: list[str]) -> int:
         )
     if asked := settings.entrypoint or settings.component_name:
         return asyncio.run(_test_one(config, settings, choose_server_folder(asked)))
+    if settings.as_json and not settings.all_servers:
+        raise UsageError(
+            "--json prints the result of one server, and none is named.\n"
+            "hint: name one, as in `gym env test mcqa --json`; for all servers, `gym env test --all --json`"
+        )
     return asyncio.run(_test_all(config, settings))
 
 

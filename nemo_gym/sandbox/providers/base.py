@@ -127,7 +127,7 @@ class SandboxResources:
         unknown = sorted(set(given) - set(kinds), key=str)
         if unknown:
             raise SandboxConfigError(
-                f"unknown sandbox resources: {', '.join(map(repr, unknown))}\nhint: use {', '.join(kinds)}"
+                f"Unknown sandbox resource keys: {', '.join(map(repr, unknown))}\nhint: use {', '.join(kinds)}"
             )
         try:
             return cls(**{name: kinds[name](value) for name, value in given.items()})
@@ -174,12 +174,17 @@ class SandboxSpec:
 def _check_ports(ports: object) -> tuple[int, ...]:
     if not isinstance(ports, Sequence) or isinstance(ports, str | bytes):
         raise SandboxConfigError(f"the ports of a sandbox must be a list of numbers, not {ports!r}")
+    numbers: list[int] = []
     for port in ports:
-        if type(port) is not int or not 1 <= port <= MAX_PORT:
-            raise SandboxConfigError(f"the port of a sandbox must be a number from 1 to {MAX_PORT}, not {port!r}")
-    if len(set(ports)) != len(ports):
-        raise SandboxConfigError(f"the ports of a sandbox must differ from each other: {list(ports)}")
-    return tuple(ports)
+        number = int(port) if isinstance(port, str) and port.isdecimal() and port.isascii() else port
+        if type(number) is not int:
+            raise SandboxConfigError(f"Invalid sandbox TCP port {port!r}: it must be a whole number")
+        if not 1 <= number <= MAX_PORT:
+            raise SandboxConfigError(f"Invalid sandbox TCP port {port!r}: it must be between 1 and {MAX_PORT}")
+        if number in numbers:
+            raise SandboxConfigError(f"Duplicate sandbox TCP port {number} in {list(ports)}")
+        numbers.append(number)
+    return tuple(numbers)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def read_provider(config: Any, origin: str, ignored: Collection[str] = ()) -> tu
     if len(names) != 1:
         found = ", ".join(map(repr, names)) or "none"
         raise SandboxConfigError(
-            f"{origin} must be a mapping that names exactly one provider, found: {found}\n"
+            f"{origin} must be a mapping with exactly one provider key, found: {found}\n"
             f"hint: e.g. {{'docker': {{}}}}; sandbox providers: {', '.join(list_providers())}"
         )
     name, settings = names[0], config[names[0]]

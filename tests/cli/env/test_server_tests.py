@@ -52,7 +52,7 @@ def write_server(
 
 
 def outcome(capsys, *words: str) -> tuple[int, dict]:
-    code = run_command(["env", "test", "--json", *words])
+    code = run_command(["env", "test", "--json", *words] if words else ["env", "test", "--all", "--json"])
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -136,7 +136,7 @@ def test_a_server_without_a_readme_is_not_tested_which_can_be_made_a_failure(her
     write_server(here, "a")
     (write_server(here, "b") / "README.md").unlink()
     assert outcome(capsys)[0] == 0
-    code, result = outcome(capsys, "+fail_on_total_and_test_mismatch=true")
+    code, result = outcome(capsys, "--all", "+fail_on_total_and_test_mismatch=true")
     assert (code, result["without_readme"]) == (1, ["responses_api_agents/b"])
 
 
@@ -144,7 +144,7 @@ def test_a_server_whose_environment_cannot_be_built_does_not_keep_others_from_be
     write_server(here, "a", **{"requirements.txt": "this is -- not a requirement\n"})
     write_server(here, "b", **{"requirements.txt": "no-such-package-anywhere @ file:///no/such/file.whl\n"})
     write_server(here, "c")
-    code, result = outcome(capsys, f"++cache_dir={here / 'cache'}")
+    code, result = outcome(capsys, "--all", f"++cache_dir={here / 'cache'}")
     assert (code, [one["verdict"] for one in result["servers"]]) == (1, ["not run", "not run", "passed"])
 
 
@@ -152,7 +152,10 @@ def test_shards_share_the_servers_out(here, capsys):
     for name in "abc":
         write_server(here, name)
     names = [
-        [one["entrypoint"][-1] for one in outcome(capsys, "+num_shards=2", f"+shard_index={index}")[1]["servers"]]
+        [
+            one["entrypoint"][-1]
+            for one in outcome(capsys, "--all", "+num_shards=2", f"+shard_index={index}")[1]["servers"]
+        ]
         for index in (0, 1)
     ]
     assert names == [["a", "c"], ["b"]]
@@ -204,6 +207,13 @@ def test_data_is_looked_at_for_one_server_only_if_asked_and_for_all_always(here,
 def test_a_server_that_is_not_there_is_a_usage_error(here, capsys, name):
     assert run_command(["env", "test", f"+entrypoint={name}"]) == 2
     assert repr(name) in capsys.readouterr().err
+
+
+def test_json_without_a_name_is_a_usage_error_that_runs_no_suite(here, capsys):
+    write_server(here, "mine", tests="def test_it():\n    open('was_run', 'w').close()\n")
+    assert run_command(["env", "test", "--json"]) == 2
+    assert "gym env test --all --json" in capsys.readouterr().err
+    assert not list(here.rglob("was_run"))
 
 
 def test_the_older_commands_do_the_same(here, capsys, monkeypatch):

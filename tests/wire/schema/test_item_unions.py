@@ -188,10 +188,75 @@ def test_a_content_part_reads_by_attribute_and_by_key():
         part["nothing"]
 
 
-@pytest.mark.parametrize("sources", [{}, {"video_url": "u", "video": "v"}])
+@pytest.mark.parametrize("sources", [{}, {"video_url": "u", "video": "v"}, {"video_url": {"url": "u"}, "video": "v"}])
 def test_a_video_part_has_exactly_one_source(sources):
     with pytest.raises(ValidationError, match="exactly one of 'video_url' and 'video'"):
         items.NeMoGymInputVideoPart(**sources)
+
+
+@pytest.mark.parametrize("key", ["video_url", "video"])
+@pytest.mark.parametrize("source", ["file:///a.mp4", {"url": "file:///a.mp4", "fps": 2}])
+def test_the_source_of_a_video_is_a_text_or_an_object_and_is_kept_as_given(key, source):
+    part = items.NeMoGymInputVideoPart.model_validate({"type": "input_video", key: source})
+    assert part.url == "file:///a.mp4"
+    assert part.model_dump(exclude_unset=True) == {"type": "input_video", key: source}
+
+
+@pytest.mark.parametrize("source", ["", " ", {"url": " "}])
+def test_a_video_without_address_is_refused(source):
+    with pytest.raises(ValidationError, match="blank"):
+        items.NeMoGymInputVideoPart(video_url=source)
+
+
+_STEPS = "in_progress completed incomplete"
+STATUSES = [
+    (item_unions.NeMoGymResponseCodeInterpreterToolCall, f"{_STEPS} interpreting failed"),
+    (item_unions.NeMoGymResponseComputerToolCall, _STEPS),
+    (item_unions.NeMoGymComputerCallOutput, _STEPS),
+    (item_unions.NeMoGymLocalShellCall, _STEPS),
+    (item_unions.NeMoGymLocalShellCallOutput, _STEPS),
+    (item_unions.NeMoGymResponseFileSearchToolCall, f"{_STEPS} searching failed"),
+    (item_unions.NeMoGymImageGenerationCall, "in_progress completed generating failed"),
+    (item_unions.NeMoGymResponseFunctionWebSearch, "in_progress searching completed failed"),
+]
+
+CHAT_TURNS = [
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "assistant", "content": "let me look", "tool_calls": [{"id": "c", "function": {"name": "f"}}]},
+    {"role": "assistant", "type": "message", "content": None, "tool_calls": [{"id": "c"}], "refusal": None},
+    {"role": "tool", "tool_call_id": "c", "name": "f", "content": "7"},
+    {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "7"}]},
+]
+
+
+@pytest.mark.parametrize("turn", CHAT_TURNS)
+def test_a_chat_shaped_turn_of_a_tool_is_accepted_in_a_request_and_kept_as_given(turn):
+    item = INPUT.validate_python(turn)
+    assert item.model_dump() == turn
+    assert INPUT.validate_python(item) is item
+
+
+@pytest.mark.parametrize("turn", [{"role": "tool", "content": "7"}, {"role": "assistant", "tool_calls": "f()"}])
+def test_a_chat_shaped_turn_that_lacks_its_call_is_refused(turn):
+    with pytest.raises(ValidationError):
+        INPUT.validate_python(turn)
+
+
+@pytest.mark.parametrize(("cls", "statuses"), STATUSES, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_schema_of_a_hosted_item_lists_its_statuses(cls, statuses):
+    found = cls.model_json_schema()["properties"]["status"]
+    options = found.get("enum") or found["anyOf"][0]["enum"]
+    assert set(options) == set(statuses.split())
+
+
+def test_a_reply_with_an_unknown_status_keeps_the_item():
+    raw = {"type": "web_search_call", "id": "w", "action": {"type": "search"}, "status": "dreaming"}
+    item = OUTPUT.validate_python(raw)
+    assert isinstance(item, item_unions.NeMoGymResponseUnknownItem)
+    assert item.model_dump() == raw
 
 
 def test_a_reasoning_item_drops_its_status_and_keeps_other_unknown_fields():
@@ -204,7 +269,7 @@ def test_a_reasoning_item_drops_its_status_and_keeps_other_unknown_fields():
 @pytest.mark.parametrize("mode", ["validation", "serialization"])
 def test_the_unions_have_a_json_schema(mode):
     schema = INPUT.json_schema(mode=mode)
-    assert len(schema["oneOf"]) == 26
+    assert len(schema["oneOf"]) == 28
 
 
 def test_each_training_twin_is_a_subclass_of_its_plain_class():
