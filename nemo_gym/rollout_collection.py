@@ -11,6 +11,7 @@ import http.client
 import logging
 import os
 import tempfile
+import warnings
 from asyncio import Semaphore
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -32,25 +33,22 @@ from pydantic import (
 )
 
 from nemo_gym._app.rollout_calls import (
-    bound_staleness,
+    collect_from_agents,
     find_observer,
     metrics_from_servers,
     open_handover,
-    play_with_agents,
     post_with,
 )
-from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.expand import ExpandSettings, expand
+from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeats
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import build_failed_row
-from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.play import Player, Witness
 from nemo_gym._rollouts.resume import find_remaining
-from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_or_resume
+from nemo_gym._rollouts.run import Run, RunIdentity, plan_or_resume
 from nemo_gym._rollouts.staleness import StalenessGate
-from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
+from nemo_gym._rollouts.types import Failed, Row, Scored, key_of, pick_carried_fields
 from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.aio import AsFinished
@@ -61,18 +59,16 @@ from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.row_keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
-from nemo_gym.errors import GymError, RolloutFailure
+from nemo_gym.errors import ConfigError, GymError, RolloutFailure
 from nemo_gym.global_config import AGENT_REF_KEY_NAME, RESPONSE_KEY_NAME
 from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient, setup_server_client
 
-if TYPE_CHECKING:
-    pass
-
 LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
+_MAX_ATTEMPTS = 3
 _OLDER_PARAMS = {"max_tokens": "max_output_tokens"}
 # What distinguishes the rollouts of one run from those of another.
 _IDENTITY = ("agent_name", "limit", "num_repeats", "num_repeats_add_seed", "responses_create_params", "prompt_config")
@@ -330,7 +326,8 @@ class RolloutCollectionHelper(_MetricsWriter):
 
         Return the scored ones, ordered by task and rollout.
         """
-        paths, client = RunPaths.of(config.output_jsonl_fpath), self.setup_server_client()
+        paths = RunPaths.of(config.output_jsonl_fpath)
+        client = self.setup_server_client()
         with lock_run(paths):
             run = plan_or_resume(
                 paths,
@@ -340,32 +337,44 @@ class RolloutCollectionHelper(_MetricsWriter):
                 resume=config.resume_from_cache,
                 max_attempts=_get_max_rollout_attempts(),
             )
-            concurrency, witness, control = config.num_samples_in_parallel, find_observer(client), RunControl()
-            limit: Limiter = FixedLimit(concurrency) if concurrency else AdaptiveLimit()
-            gate, timeout_s = config.make_staleness_gate(), config.policy_version_timeout_seconds
-            async with bound_staleness(limit, gate, client, timeout_s, control.abort) as limiter:
-                with run.open_journal() as journal:
-                    await collect(
-                        run.rows,
-                        play_with_agents(client, post_with(client), witness=witness),
-                        journal,
-                        limiter,
-                        control,
-                        CollectSettings(),
-                        lambda outcome: None,
-                        witness,
-                    )
-            if control.abort_reason is not None:
-                raise GymError(control.abort_reason)
+            for warning in run.plan.warnings if run.plan else ():
+                warnings.warn(warning, UserWarning, stacklevel=2)
+            if type(self).run_examples is _RUN_EXAMPLES:
+                gate = config.make_staleness_gate()
+                gate_timeout_s = config.policy_version_timeout_seconds
+                await collect_from_agents(run, client, config.num_samples_in_parallel, gate, gate_timeout_s)
+            else:
+                await self._record_examples(run, config)
         results = sorted(read_rows(paths.output), key=key_of)
         if not config.disable_aggregation:
             await self._call_aggregate_metrics(results, list(read_rows(paths.materialized)), paths.output)
         return results
 
+    async def _record_examples(self, run: Run, config: RolloutCollectionConfig) -> None:
+        """Hand all rows of `run` to the `run_examples` of a subclass, and record what it returns.
+
+        Whether a result without a reward is complete is for the subclass to say, so it is recorded like any other.
+        """
+        concurrency = config.num_samples_in_parallel
+        semaphore = Semaphore(concurrency) if concurrency else None
+        with run.open_journal() as journal:
+            # The rows exist once the journal is open.
+            for pending in self.run_examples(list(run.rows), semaphore=semaphore, route_failures_to_sidecar=True):
+                row, result = await pending
+                if isinstance(result, FailedRollout):
+                    journal.record(Failed(row, result.failure, attempts=1, elapsed_s=0.0, result=dict(result)))
+                else:
+                    result.update(pick_carried_fields(row))
+                    journal.record(Scored(row, result, attempts=1, elapsed_s=0.0))
+
     def _preprocess_rows_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Return the rollouts that `config` describes, each a checked row for `run_examples`."""
         source = config.input_jsonl_fpath
-        return list(expand(read_input(source), config.expand_settings(), source))
+        settings = config.expand_settings()
+        rows = list(expand(read_input(source), settings, source))
+        for warning in find_unused_repeats(settings, {row[AGENT_REF_KEY_NAME]["name"] for row in rows}):
+            warnings.warn(warning, UserWarning, stacklevel=2)
+        return rows
 
     def _load_from_cache(
         self, config: RolloutCollectionConfig
@@ -379,6 +388,9 @@ class RolloutCollectionHelper(_MetricsWriter):
         results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
         rows = {key_of(row): row for row in read_rows(paths.materialized)}
         return left, [rows[key_of(result)] for result in results], results
+
+
+_RUN_EXAMPLES = RolloutCollectionHelper.run_examples
 
 
 class RolloutAggregationHelper(_MetricsWriter):
@@ -458,10 +470,13 @@ def _require_agent(row: Mapping[str, Any]) -> None:
 
 def _get_max_rollout_attempts() -> int:
     """Return how many attempts a failing rollout gets in total, across resumed runs."""
-    given = os.environ.get(_MAX_ATTEMPTS_ENV, "3")
-    if not given.isdigit() or int(given) < 1:
-        raise GymError(f"{_MAX_ATTEMPTS_ENV} must be a positive whole number, not {given!r}")
-    return int(given)
+    given = os.environ.get(_MAX_ATTEMPTS_ENV, "").strip()
+    if not given:
+        return _MAX_ATTEMPTS
+    if given.isdecimal() and int(given) >= 1:
+        return int(given)
+    LOG.warning("%s is %r, not a positive whole number; using %d", _MAX_ATTEMPTS_ENV, given, _MAX_ATTEMPTS)
+    return _MAX_ATTEMPTS
 
 
 def loads_jsonl_line(raw: bytes | str, path: str | Path, line: int) -> Any:
@@ -469,7 +484,7 @@ def loads_jsonl_line(raw: bytes | str, path: str | Path, line: int) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"{path}: line {line} is not JSON: {error}") from error
+        raise ConfigError(f"Malformed JSON in {str(path)!r} at line {line}: {error}") from error
 
 
 if not TYPE_CHECKING:

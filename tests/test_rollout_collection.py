@@ -15,8 +15,9 @@ from nemo_gym import rollout_collection
 from nemo_gym._app.rollout_calls import metrics_from_servers
 from nemo_gym._rollouts.resume import ResumeError
 from nemo_gym._rollouts.types import key_of
+from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.errors import GymError
+from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import (
     FailedRollout,
     RolloutCollectionConfig,
@@ -169,6 +170,39 @@ async def test_a_resumed_collection_plays_what_is_missing_and_only_that(monkeypa
             await helper.run_from_config(collection(tmp_path, "a", "b", resume_from_cache=True, num_repeats=2))
 
 
+class Replay(RolloutCollectionHelper):
+    """A helper that answers by itself: it scores `a`, fails `b` and leaves `c` without a reward."""
+
+    def run_examples(self, examples, head_server_config=None, semaphore=None, **options):
+        async def answer(row):
+            prompt = row["responses_create_params"]["input"]
+            if prompt == "b":
+                return row, FailedRollout({"why": "lost"}, Failure("sandbox", "replay", False, "lost"))
+            return row, {"said": prompt, **({"reward": 0.25} if prompt == "a" else {})}
+
+        assert semaphore is not None
+        return [answer(row) for row in reversed(examples)]
+
+
+async def test_a_subclass_that_overrides_run_examples_is_given_the_rows_and_its_results_are_recorded(helper, tmp_path):
+    results = await Replay().run_from_config(collection(tmp_path, "a", "b", "c"))
+    assert [(result["_ng_task_index"], result["said"]) for result in results] == [(0, "a"), (2, "c")]
+    assert (results[0]["reward"], results[0]["agent_ref"]) == (0.25, {"name": "agent"})
+    assert "reward" not in results[1]
+    (failed,) = map(json.loads, (tmp_path / "out_failures.jsonl").read_text().splitlines())
+    assert (failed["_ng_task_index"], failed["why"]) == (1, "lost")
+    (metrics,) = json.loads((tmp_path / "out_aggregate_metrics.json").read_text())
+    assert metrics["key_metrics"]["mean/reward"] == 0.25
+
+
+async def test_repeats_for_an_agent_that_no_row_uses_are_warned_of(helper, tmp_path):
+    config = collection(tmp_path, "a", num_repeats={"_default": 1, "nobody": 2})
+    with pytest.warns(UserWarning, match="'nobody', which no row uses"):
+        await helper.run_from_config(config)
+    with pytest.warns(UserWarning, match="'nobody', which no row uses"):
+        helper._preprocess_rows_from_config(config)
+
+
 def test_the_rows_of_a_collection_are_what_it_would_play(tmp_path):
     config = collection(tmp_path, "a", "b", num_repeats=2, responses_create_params={"temperature": 0.5})
     rows = RolloutCollectionHelper()._preprocess_rows_from_config(config)
@@ -212,13 +246,16 @@ def test_the_number_of_attempts_comes_from_the_environment(monkeypatch):
     assert _get_max_rollout_attempts() == 3
     monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", "5")
     assert _get_max_rollout_attempts() == 5
-    monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", "many")
-    with pytest.raises(GymError, match="many"):
-        _get_max_rollout_attempts()
+
+
+@pytest.mark.parametrize("given", ["", " ", "many", "0", "-1", "1.5", "²"])
+def test_a_number_of_attempts_that_is_none_means_the_default(monkeypatch, given):
+    monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", given)
+    assert _get_max_rollout_attempts() == 3
 
 
 def test_a_line_that_is_not_json_names_its_file_and_line():
-    with pytest.raises(ValueError, match=r"x\.jsonl: line 7"):
+    with pytest.raises(ConfigError, match=r"Malformed JSON in 'x\.jsonl' at line 7"):
         loads_jsonl_line(b"{", "x.jsonl", 7)
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import ClientError
 from omegaconf import DictConfig
 
+from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.dispatch import Play
-from nemo_gym._rollouts.limiter import Limiter
+from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.play import HandOver, Player, Post, Witness
+from nemo_gym._rollouts.run import CollectSettings, Run, collect
 from nemo_gym._rollouts.types import OnRetry, Row
-from nemo_gym.errors import ServerCallError
+from nemo_gym.errors import GymError, ServerCallError
 from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
@@ -43,6 +45,35 @@ def play_with_agents(client: ServerClient, post: Post, **player: Any) -> Callabl
         return player_of_rows.play
 
     return play_with
+
+
+async def collect_from_agents(
+    run: Run,
+    client: ServerClient,
+    concurrency: int | None,
+    gate: "StalenessGate | None",
+    gate_timeout_s: float,
+) -> None:
+    """Run the rows of `run` with agents that are running, and record them; raise GymError if the run gives up."""
+    witness = find_observer(client)
+    control = RunControl()
+    limit: Limiter = AdaptiveLimit()
+    if concurrency:
+        limit = FixedLimit(concurrency)
+    async with bound_staleness(limit, gate, client, gate_timeout_s, control.abort) as limiter:
+        with run.open_journal() as journal:
+            await collect(
+                run.rows,
+                play_with_agents(client, post_with(client), witness=witness),
+                journal,
+                limiter,
+                control,
+                CollectSettings(),
+                lambda outcome: None,
+                witness,
+            )
+    if control.abort_reason is not None:
+        raise GymError(control.abort_reason)
 
 
 def open_handover(client: ServerClient) -> HandOver:

@@ -160,11 +160,12 @@ def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes
         tasks += row[ROLLOUT_INDEX_KEY_NAME] == 0
         per_task.add(row[TASK_INDEX_KEY_NAME], 1)
         agents[row[AGENT_REF_KEY_NAME]["name"]] += 1
-    warnings = tuple(_find_unused_repeats(settings, agents))
+    warnings = tuple(find_unused_repeats(settings, agents))
     return Plan(rollouts, tasks, agents, per_task, digest.hexdigest(), warnings)
 
 
-def _find_unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:
+def find_unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:
+    """Yield a warning for every agent that has repeats of its own and no row."""
     if isinstance(settings.repeats, Mapping):
         for name in settings.repeats.keys() - {DEFAULT_REPEATS_KEY, *agents}:
             yield f"num_repeats names agent {name!r}, which no row uses. {did_you_mean(name, agents)}".rstrip()
