@@ -303,7 +303,7 @@ class BaseServer(QuickState):
             """Say that the server runs."""
             return {"status": "ok"}
 
-        app.get("/")(liveness)
+        app.get("/", include_in_schema=False)(liveness)
 
 
 class SimpleServer(BaseServer):
@@ -344,7 +344,12 @@ class SimpleServer(BaseServer):
             RequestValidationError, make_validation_handler(lambda text: LOG.warning("%s: %s", self.config.name, text))
         )
         app.add_middleware(BodyLimit, limit_bytes=self.config.max_request_body_bytes)
-        app.add_middleware(ErrorsAsJson, server_name=self.config.name, kind=self._failure_kind)
+        app.add_middleware(
+            ErrorsAsJson,
+            server_name=self.config.name,
+            kind=self._failure_kind,
+            server_class=type(self).__name__,
+        )
 
     def setup_profiling(self, app: FastAPI, profiling_config: Any) -> None:
         """Profile every call; `GET /stats` writes the measurements so far."""

@@ -76,7 +76,6 @@ def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], mac
     _set_default(config, "use_absolute_ip", False)
     if config.use_absolute_ip and machine.own_ip:
         config["default_host"] = machine.own_ip()
-    _set_default(config, "default_host", DEFAULT_HOST)
     _fill_addresses(config, [instance.get_inner_run_server_config_dict() for instance in instances], machine)
     for key in ("skip_verification", "skip_verification_reward"):
         if config.get(key) is not None:
@@ -119,7 +118,7 @@ def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine
     _set_default(config, "port_range_high", DEFAULT_PORT_RANGE_HIGH)
     _set_default(config, "head_server", {})
     for server in (config.head_server, *servers):
-        _set_default(server, "host", config.default_host)
+        _set_default(server, "host", config.get("default_host") or DEFAULT_HOST)
     _set_default(config.head_server, "port", DEFAULT_HEAD_SERVER_PORT)
     given = [int(server.port) for server in (config.head_server, *servers) if server.get("port") is not None]
     taken = list(dict.fromkeys([*(config.get("disallowed_ports") or ()), *given]))

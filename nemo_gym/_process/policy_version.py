@@ -56,8 +56,9 @@ def add_version_routes(app: FastAPI, cell: VersionCell) -> None:
             raise HTTPException(409, str(error)) from error
         return {"version": cell.get()}
 
-    app.get(VERSION_PATH)(tell_version)
-    app.post(VERSION_PATH)(set_version)
+    # Not in the schema: it is the head server's business, and tools are made from the schema.
+    app.get(VERSION_PATH, include_in_schema=False)(tell_version)
+    app.post(VERSION_PATH, include_in_schema=False)(set_version)
 
 
 async def tell_servers(instances: Instances, announced: Announcement) -> Problems:

@@ -14,6 +14,7 @@ import aiohttp
 import orjson
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,9 +36,13 @@ _GRACE_S = 1.0
 class ErrorsAsJson:
     """Turns what a handler raises into a 500 whose body is a JSON string."""
 
-    def __init__(self, app: ASGIApp, *, server_name: str, kind: FailureKind = "agent") -> None:
+    def __init__(
+        self, app: ASGIApp, *, server_name: str, kind: FailureKind = "agent", server_class: str = "Server"
+    ) -> None:
         self.app = app
-        self._server_name, self._kind = server_name, kind
+        self._server_name = server_name
+        self._kind = kind
+        self._full_name = f"{server_class}___{server_name}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,7 +67,7 @@ class ErrorsAsJson:
             self._log(scope, error)
             if started:
                 raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
-            reply = json_reply(500, describe(error, self._server_name))
+            reply = json_reply(500, describe(error, self._full_name))
             verifies = split_rollout_prefix(scope["path"]).rest == "/verify"
             kind: FailureKind = "verifier" if verifies else self._kind
             reply.headers[HEADER] = build_failure(error, kind, f"{self._server_name}{scope['path']}").encode()
@@ -93,13 +98,18 @@ def _ran_out_of_stack_in_json(error: BaseException) -> bool:
     return frame.f_globals.get("__name__") == "json.decoder"
 
 
-def describe(error: BaseException, server_name: str) -> str:
-    """One line for the caller: the inner server's own words where another server failed."""
+def describe(error: BaseException, full_name: str) -> str:
+    """One line for the caller, as models and agents written for NeMo Gym know it.
+
+    If another server failed, it is that server's body; which call failed and with which status is in the failure header
+    and the log.
+    """
     if isinstance(error, aiohttp.ClientResponseError):
         content = getattr(error, "response_content", None)
-        inner = content.decode("utf-8", errors="replace") if isinstance(content, bytes) else error.message
-        url = error.request_info.real_url if error.request_info else "an unknown URL"
-        return KNOWN_SECRETS.mask(f"{server_name!r} called {url}, which answered {error.status}: {inner}")
+        inner = content if isinstance(content, bytes) else error.message.encode()
+        return KNOWN_SECRETS.mask(f"Hit an exception in {full_name} calling an inner server: {inner!r}")
+    if isinstance(error, ValidationError):
+        return KNOWN_SECRETS.mask(str(error))
     # Our own errors are written for people: what happened, what we know, what to do.
     if isinstance(error, GymError | ServerBlocked):
         return KNOWN_SECRETS.mask(f"{type(error).__name__}: {error}")

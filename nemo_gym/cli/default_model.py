@@ -43,8 +43,8 @@ def with_default_model(overrides: list[str]) -> list[str]:
         return overrides  # the config cannot be resolved; parsing it reports why
     given = resolved.servers.values.plain
     chosen = choose(given)
-    if chosen is None:
-        return overrides
+    if chosen is None or find_first(find_model_config(chosen), component_search_roots()) is None:
+        return overrides  # in a tree without our model servers, parsing reports who refers to a missing one
     render.note(_explain_choice(chosen, given))
     _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
     # First, so that the other files override it.

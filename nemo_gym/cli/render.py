@@ -18,11 +18,11 @@ def data(text: str) -> None:
     print(text, flush=True)
 
 
-def json_data(value: Any, *, on_one_line: bool = False) -> None:
-    """Print the result of a command as JSON."""
+def json_data(value: Any) -> None:
+    """Print the result of a command as JSON, on one line: scripts read the last one."""
     import orjson  # most commands print text, and help must be instant
 
-    data(orjson.dumps(value, option=0 if on_one_line else orjson.OPT_INDENT_2, default=str).decode())
+    data(orjson.dumps(value, default=str).decode())
 
 
 def note(text: str) -> None:

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from nemo_gym.cli import default_model
 from nemo_gym.cli.default_model import choose, with_default_model
 from nemo_gym.cli.main import run_command
+from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 AGENT = {
@@ -106,6 +107,14 @@ def test_a_config_that_cannot_be_put_together_is_left_to_the_parser(folder, caps
     overrides = ["+config_paths=[no_such_file.yaml]"]
     assert with_default_model(overrides) == overrides
     assert capsys.readouterr().err == ""
+
+
+def test_in_a_tree_without_our_model_servers_the_missing_one_is_reported_with_who_refers_to_it(folder, monkeypatch):
+    monkeypatch.setattr(default_model, "component_search_roots", lambda: [folder])
+    overrides = [ENVIRONMENT]
+    assert with_default_model(overrides) is overrides
+    with pytest.raises(ConfigError, match=r"first_steps_simple_agent(.|\n)*policy_model"):
+        resolved(overrides)
 
 
 @pytest.mark.parametrize("command", [("env", "validate"), ("env", "resolve")])

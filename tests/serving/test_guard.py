@@ -12,6 +12,7 @@ from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving import guard
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
 from nemo_gym._transport.errors import ServerResponseError, build_request_info
+from nemo_gym._transport.failures import HEADER, decode_failure
 from nemo_gym._util.message_throttle import MessageThrottle
 
 
@@ -33,6 +34,8 @@ def client():
 
     @app.post("/raise/{kind}")
     async def fail(kind: str) -> None:
+        if kind == "invalid":
+            Even.model_validate({"number": "three"})
         raise {
             "value": ValueError("no such city"),
             "http": HTTPException(404, "gone"),
@@ -60,12 +63,12 @@ def test_http_exceptions_keep_their_status_and_detail(client):
     assert (reply.status_code, reply.json()) == (404, {"detail": "gone"})
 
 
-def test_the_failure_of_another_server_carries_its_url_status_and_body(client):
-    text = client.post("/raise/inner").json()
-    assert "'weather'" in text
-    assert "http://judge/verify" in text
-    assert "503" in text
-    assert '{"why":"overloaded"}' in text
+def test_the_failure_of_another_server_carries_its_body_and_the_header_its_url_and_status(client):
+    reply = client.post("/raise/inner")
+    assert reply.json() == ("""Hit an exception in Server___weather calling an inner server: b'{"why":"overloaded"}'""")
+    failure = decode_failure(reply.headers[HEADER])
+    assert "http://judge/verify" in failure.message
+    assert "503" in failure.message
 
 
 def test_calls_that_fail_alike_are_logged_once(client, caplog, monkeypatch):
@@ -80,7 +83,14 @@ def test_calls_that_fail_alike_are_logged_once(client, caplog, monkeypatch):
 def test_an_aiohttp_error_without_a_body_is_reported_too(client):
     reply = client.post("/raise/bare")
     assert reply.status_code == 500
-    assert "http://x/y" in reply.json()
+    assert reply.json().startswith("Hit an exception in Server___weather calling an inner server: b'")
+    assert "http://x/y" in decode_failure(reply.headers[HEADER]).message
+
+
+def test_a_pydantic_error_is_its_bare_text(client):
+    reply = client.post("/raise/invalid")
+    assert reply.status_code == 500
+    assert reply.json().startswith("1 validation error for Even\nnumber")
 
 
 def test_a_validators_value_error_stays_a_422(client):

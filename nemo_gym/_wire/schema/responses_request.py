@@ -8,7 +8,15 @@ provider. The settings of hosted tools are the provider's business and pass thro
 
 from typing import Annotated, Any, Literal, NoReturn, NotRequired
 
-from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, with_config
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    with_config,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -102,6 +110,17 @@ class PlainHostedToolParam(TypedDict):
     """A hosted tool that needs no setting."""
 
     type: PlainHostedType
+
+
+def _require_text_or_list(value: Any) -> Any:
+    """Refuse anything else with one error for each of the two, as clients expect of a union."""
+    if isinstance(value, str | list | tuple):
+        return value
+    errors = [
+        InitErrorDetails(type="string_type", loc=("str",), input=value),
+        InitErrorDetails(type="list_type", loc=("list",), input=value),
+    ]
+    raise ValidationError.from_exception_data("input", errors)
 
 
 def _refuse_tool(known: str, tool: Any) -> NoReturn:
@@ -223,7 +242,7 @@ class NeMoGymResponseCreateParamsNonStreaming(FastCopyModel):
 
     background: bool | None = None
     include: list[str] | None = None
-    input: Annotated[str | NeMoGymResponseInput, text_or_other]
+    input: Annotated[str | NeMoGymResponseInput, text_or_other, BeforeValidator(_require_text_or_list)]
     instructions: str | None = None
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None

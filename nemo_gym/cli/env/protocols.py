@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from omegaconf import DictConfig
 
 from nemo_gym._config.ports import reserve_port
+from nemo_gym._config.reserved_keys import DEFAULT_HOST
 from nemo_gym._mcp.protocol import URL_PATH
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.check import Shipped, find_resources_servers, find_stand_in
@@ -68,7 +69,8 @@ class Offer:
         from nemo_gym.integrations.openenv import serve_openenv
 
         config = get_global_config_dict()
-        host, port = config["default_host"], config.get("openenv_port")
+        host = config.get("default_host") or DEFAULT_HOST
+        port = config.get("openenv_port")
         if port is None:
             low, high = config[PORT_RANGE_LOW_KEY_NAME], config[PORT_RANGE_HIGH_KEY_NAME]
             port = reserve_port(host, low, high, list(config.disallowed_ports), _PORT_TRIES)

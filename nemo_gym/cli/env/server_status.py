@@ -61,7 +61,7 @@ def show_status(overrides: list[str]) -> int:
     command = StatusCommand()
     servers = command.discover_servers()
     if own.get("json"):
-        render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers], on_one_line=True)
+        render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers])
     else:
         command.display_status(servers)
     return 0 if all(server.status == "success" for server in servers) else 1

@@ -97,9 +97,16 @@ def test_a_bad_tool_choice_is_refused_with_one_error(choice):
     assert only_error(tool_choice=choice)["loc"][0] == "tool_choice"
 
 
-@pytest.mark.parametrize("bad", [None, 3, {"role": "user"}, [{"role": "king", "content": "hi"}]])
-def test_a_bad_input_is_refused_with_one_error(bad):
-    assert only_error(input=bad)["loc"][0] == "input"
+def test_an_item_that_is_none_is_refused_with_one_error():
+    assert only_error(input=[{"role": "king", "content": "hi"}])["loc"][0] == "input"
+
+
+@pytest.mark.parametrize("bad", [None, 3, {"role": "user"}])
+def test_an_input_that_is_neither_text_nor_list_is_refused_with_an_error_for_each(bad):
+    with pytest.raises(ValidationError) as refused:
+        NeMoGymResponseCreateParamsNonStreaming(input=bad)
+    assert [error["type"] for error in refused.value.errors()] == ["string_type", "list_type"]
+    assert {error["loc"][0] for error in refused.value.errors()} == {"input"}
 
 
 def test_metadata_values_are_texts():
