@@ -296,7 +296,7 @@ async def test_a_session_sees_and_calls_only_the_tools_it_was_allowed():
     assert await names(app, none) == []
     refused = await call(app, some, "get_weather", city="Oslo")
     assert refused["isError"] is True
-    assert text(refused) == "unknown tool 'get_weather'; tools of this session: 'fail'"
+    assert text(refused) == "Unknown tool 'get_weather'; tools of this session: 'fail'"
 
 
 async def test_a_server_can_adapt_its_tools():
@@ -370,14 +370,14 @@ def test_two_routes_with_one_tool_name_stop_the_server_from_starting():
         exposed(Twice)
 
 
-async def test_verify_sees_tool_names_without_the_namespace_of_this_server():
+async def test_verify_sees_plain_tool_names_and_answers_with_those_that_the_model_wrote():
     row = {"responses_create_params": asked("weather?").model_dump(exclude_unset=True)}
     called = {**row, "response": reply(tool_call("mcp__weather__get_weather")).model_dump(mode="json")}
     elsewhere = {**row, "response": reply(tool_call("mcp__other__get_weather")).model_dump(mode="json")}
     async with caller(exposed()) as rest:
         verified = (await rest.post("/verify", json=copy.deepcopy(called))).json()
         assert verified["reward"] == 1.0
-        assert verified["response"]["output"][0]["name"] == "get_weather"
+        assert verified["response"]["output"][0]["name"] == "mcp__weather__get_weather"
         assert (await rest.post("/verify", json=elsewhere)).json()["reward"] == 0.0
     async with caller(exposed(expose_tools_over_mcp=False)) as rest:
         assert (await rest.post("/verify", json=called)).json()["reward"] == 0.0

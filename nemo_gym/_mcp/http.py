@@ -149,15 +149,21 @@ class SessionEndpoints:
         return HeldReply(reply.status, reply.headers, dump_json({**(answered or {}), METADATA_KEY: metadata}))
 
     async def _handle_verify(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = restore_tool_names(await read_body(receive), self._tool_name)
+        asked = await read_body(receive)
+        body = rename_calls(asked, self._tool_name)
         # In place: copies of a scope would part from its session.
         lengths = (b"content-length", b"transfer-encoding")
         kept = [(name, value) for name, value in scope["headers"] if name not in lengths]
         scope["headers"] = [*kept, (b"content-length", b"%d" % len(body))]
-        await self._app(scope, replay_body(body, receive), send)
+        if body is asked:
+            await self._app(scope, replay_body(body, receive), send)
+            return
+        reply = await hold_reply(self._app, scope, replay_body(body, receive))
+        # The rollout is stored with the names that the model wrote.
+        await send_reply(replace(reply, body=restore_names(reply.body, asked, self._tool_name)), send)
 
 
-def restore_tool_names(body: bytes, tool_name: Callable[[str], str]) -> bytes:
+def rename_calls(body: bytes, tool_name: Callable[[str], str]) -> bytes:
     """Name the function calls of a verify request as `tool_name` says; anything else about it is left alone."""
     if b"mcp__" not in body:
         return body
@@ -171,6 +177,20 @@ def restore_tool_names(body: bytes, tool_name: Callable[[str], str]) -> bytes:
         changed = changed or plain != call["name"]
         call["name"] = plain
     return dump_json(content) if changed else body
+
+
+def restore_names(reply: bytes, asked: bytes, tool_name: Callable[[str], str]) -> bytes:
+    """Give the function calls of a verify reply the names that they had in its request, `asked`."""
+    try:
+        content = parse_json(reply)
+    except ValueError:
+        return reply
+    named = _list_function_calls(parse_json(asked))
+    written = {(call.get("call_id"), tool_name(call["name"])): call["name"] for call in named}
+    calls = _list_function_calls(content)
+    for call in calls:
+        call["name"] = written.get((call.get("call_id"), call["name"]), call["name"])
+    return dump_json(content) if calls else reply
 
 
 def _list_function_calls(content: Any) -> list[dict[str, Any]]:

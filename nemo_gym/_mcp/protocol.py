@@ -150,7 +150,7 @@ async def _call_tool(params: Mapping[str, Any], session: ToolSession) -> dict[st
     tool = next((tool for tool in session.tools if tool.name == name), None)
     if tool is None:
         offered = ", ".join(repr(tool.name) for tool in session.tools) or "none"
-        outcome = ToolResult(f"unknown tool {name!r}; tools of this session: {offered}", is_error=True)
+        outcome = ToolResult(f"Unknown tool {name!r}; tools of this session: {offered}", is_error=True)
     else:
         outcome = await session.run(tool, arguments or {})
     return {"content": [{"type": "text", "text": outcome.text}], "isError": outcome.is_error}

@@ -92,4 +92,4 @@ class ToolRunner:
         text = await response.text(errors="replace")
         if 200 <= response.status < 300:
             return ToolResult(text)
-        return ToolResult(text or f"HTTP {response.status} {response.reason}", is_error=True)
+        return ToolResult(f"HTTP {response.status} {response.reason}: {text}".removesuffix(": "), is_error=True)

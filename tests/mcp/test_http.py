@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from nemo_gym._mcp.http import McpEndpoint, SessionEndpoints, read_body, replay_body, restore_tool_names
+from nemo_gym._mcp.http import McpEndpoint, SessionEndpoints, read_body, rename_calls, replay_body, restore_names
 from nemo_gym._mcp.protocol import SESSION_TOKEN_HEADER, MCPTool, ToolResult, ToolSession, dump_json, parse_json
 from nemo_gym._mcp.session import Grant, GrantSigner
 
@@ -175,7 +175,7 @@ def function_call(name: str) -> dict[str, Any]:
 
 def test_function_calls_lose_the_namespace_of_the_server():
     body = verify_request(function_call("mcp__weather__now"), function_call("mcp__other__now"))
-    output = orjson.loads(restore_tool_names(body, plain))["response"]["output"]
+    output = orjson.loads(rename_calls(body, plain))["response"]["output"]
     assert [item["name"] for item in output] == ["now", "mcp__other__now"]
 
 
@@ -192,12 +192,23 @@ def test_function_calls_lose_the_namespace_of_the_server():
     ],
 )
 def test_what_holds_no_call_of_ours_stays_byte_for_byte(body: bytes):
-    assert restore_tool_names(body, plain) is body
+    assert rename_calls(body, plain) is body
+
+
+@given(names=st.lists(st.sampled_from(["mcp__weather__now", "mcp__other__now", "now"])))
+def test_a_reply_names_the_calls_as_the_request_did(names: list[str]):
+    asked = verify_request(*({**function_call(name), "call_id": str(place)} for place, name in enumerate(names)))
+    assert orjson.loads(restore_names(rename_calls(asked, plain), asked, plain)) == orjson.loads(asked)
+
+
+@pytest.mark.parametrize("reply", [b"no JSON", b"[]", b'{"reward": 1.0}', b'{"response": null}'])
+def test_a_reply_without_calls_stays_byte_for_byte(reply: bytes):
+    assert restore_names(reply, verify_request(function_call("mcp__weather__now")), plain) is reply
 
 
 def test_numbers_that_plain_json_cannot_hold_survive():
     body = b'{"gold": 1e400, "nan": NaN, ' + verify_request(function_call("mcp__weather__now"))[1:]
-    changed = orjson.loads(restore_tool_names(body, plain))
+    changed = orjson.loads(rename_calls(body, plain))
     assert changed["response"]["output"][0]["name"] == "now"
 
 
@@ -205,7 +216,7 @@ def test_numbers_that_plain_json_cannot_hold_survive():
 @given(st.lists(st.sampled_from(["mcp__weather__", "mcp__other__", ""]).flatmap(lambda p: st.text().map(p.__add__))))
 def test_names_are_plain_after_one_pass_and_nothing_else_changes(names: list[str]):
     body = verify_request(*map(function_call, names), task={"name": "mcp__weather__kept"})
-    assert orjson.loads(restore_tool_names(body, plain)) == orjson.loads(
+    assert orjson.loads(rename_calls(body, plain)) == orjson.loads(
         verify_request(*(function_call(plain(name)) for name in names), task={"name": "mcp__weather__kept"})
     )
 

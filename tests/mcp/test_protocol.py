@@ -95,7 +95,7 @@ async def test_what_cannot_be_served_is_a_json_rpc_error(message: Any, code: int
 
 @pytest.mark.parametrize(("params", "name"), [({"name": "fly"}, "'fly'"), ({}, "None")])
 async def test_the_model_is_told_of_a_tool_that_is_not_there(params: dict[str, Any], name: str):
-    text = f"unknown tool {name}; tools of this session: 'echo'"
+    text = f"Unknown tool {name}; tools of this session: 'echo'"
     assert await result("tools/call", **params) == {"content": [{"type": "text", "text": text}], "isError": True}
 
 
