@@ -183,8 +183,11 @@ def extract_token_stats(usage: Any) -> dict[str, int | None]:
     tokens_out = _read_first_count(reported, ("output_tokens", "completion_tokens"))
     total = _read_first_count(reported, ("total_tokens",))
     created = _read_first_count(reported, ("cache_creation_input_tokens",))
-    if tokens_in is not None and total is None and _is_cache_counted_separately(reported):
-        tokens_in += (_read_first_count(reported, ("cache_read_input_tokens",)) or 0) + (created or 0)
+    from_cache = (_read_first_count(reported, ("cache_read_input_tokens",)) or 0) + (created or 0)
+    if tokens_in is None and from_cache:
+        tokens_in = from_cache  # all of the input was in the cache, and Anthropic then leaves its own count out
+    elif tokens_in is not None and total is None and _is_cache_counted_separately(reported):
+        tokens_in += from_cache
     if total is None and tokens_in is not None and tokens_out is not None:
         total = tokens_in + tokens_out
     nested, top = ("reasoning_tokens", "reasoning_output_tokens"), ("reasoning_output_tokens",)

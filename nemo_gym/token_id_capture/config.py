@@ -64,6 +64,15 @@ class TokenIdCaptureConfig(BaseModel):
         return cls.model_validate(block)
 
 
+def token_id_capture_enabled_for_agent(config: Mapping[str, Any] | DictConfig, agent_name: str) -> bool:
+    """Return whether a whole config captures the token ids of an agent: of all of them, or because it asks for it."""
+    settings = TokenIdCaptureConfig.from_global_config(config)
+    if not settings.enabled or settings.all_agents:
+        return settings.enabled
+    types: Any = (config.get(agent_name) or {}).get("responses_api_agents") or {}
+    return any((block or {}).get("token_id_capture") is True for block in types.values())
+
+
 def open_token_delivery(config: TokenIdCaptureConfig) -> TokenDelivery | None:
     """Return how a model server's tokens get to their sink; None if capture is off."""
     return TokenDelivery(open_token_sink(config)) if config.enabled else None

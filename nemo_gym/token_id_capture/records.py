@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from nemo_gym._capture.records import identify_item, list_answer_items
 from nemo_gym._training.versions import pick_marks
+from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
 from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
@@ -142,3 +143,9 @@ def _put_tokens_back(response: Any, entries: list[TokenEntry]) -> bool:
         item.update({name: value for name in ALL_TOKEN_FIELDS if (value := getattr(entry, name)) is not None})
         item.update(pick_marks(entry))
     return True
+
+
+def rollout_carries_token_ids(result: Mapping[str, Any]) -> bool:
+    """Return whether an output item of a result already has the tokens that the model generated."""
+    output = as_list(as_mapping(result.get("response")).get("output"))
+    return any(as_mapping(item).get("generation_token_ids") is not None for item in output)

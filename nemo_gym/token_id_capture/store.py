@@ -7,7 +7,7 @@ Beside it stand `.tokens.begun` (the calls that were started), `.tokens.incomple
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -132,6 +132,21 @@ class TokenCaptureStore:
 
     def _get_path(self, rollout_id: str, suffix: str) -> Path:
         return self.dir / f"{check_rollout_id(rollout_id)}{suffix}"
+
+
+class _CaptureSettings(Protocol):
+    """The part of `TokenIdCaptureConfig` that decides about a store; that module imports this one."""
+
+    enabled: bool
+    dir: Path | None
+    sink: str | None
+
+
+def make_token_store(config: _CaptureSettings) -> TokenCaptureStore | None:
+    """Return the file store of the config; None if capture is off, has no folder, or goes to a sink of its own."""
+    if not config.enabled or config.sink is not None or config.dir is None:
+        return None
+    return TokenCaptureStore(config.dir)
 
 
 def clear_token_captures_for_rollouts(

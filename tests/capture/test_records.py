@@ -188,6 +188,12 @@ ANTHROPIC = {
         ({"prompt_tokens": 3, "cached_input_tokens": 2}, (3, None, None, None, None), 2),
         ({"input_tokens": -1, "output_tokens": True, "total_tokens": "3"}, (None,) * 5, None),
         ({"input_tokens": 1.0, "input_tokens_details": None}, (None,) * 5, None),
+        (
+            {"output_tokens": 5, "cache_read_input_tokens": 400, "cache_creation_input_tokens": 100},
+            (500, 5, None, 505, 100),
+            400,
+        ),
+        ({"output_tokens": 5, "cache_read_input_tokens": 0}, (None, 5, None, None, None), 0),
         ({}, (None,) * 5, None),
         (None, (None,) * 5, None),
     ],

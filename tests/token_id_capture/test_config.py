@@ -20,6 +20,8 @@ from nemo_gym.token_id_capture import (
     open_token_sink,
     open_token_source,
 )
+from nemo_gym.token_id_capture.config import token_id_capture_enabled_for_agent
+from nemo_gym.token_id_capture.store import make_token_store
 
 
 class WriteOnlySink:
@@ -129,3 +131,28 @@ def test_an_installed_source_goes_before_the_config(tmp_path: Path):
         assert open_token_source(TokenIdCaptureConfig()) is None
     finally:
         install_token_source(None)
+
+
+@pytest.mark.parametrize(
+    ("block", "asks", "captured"),
+    [
+        ({"enabled": True, "all_agents": True}, False, True),
+        ({"enabled": True}, True, True),
+        ({"enabled": True}, False, False),
+        ({"enabled": False, "all_agents": True}, True, False),
+        (None, True, False),
+    ],
+)
+def test_an_agent_is_captured_with_all_others_or_because_it_asks(block, asks, captured):
+    agent = {"responses_api_agents": {"simple_agent": {"token_id_capture": asks}}}
+    config = {"token_id_capture": block and {**block, "dir": "/tokens"}, "mine": agent}
+    assert token_id_capture_enabled_for_agent(config, "mine") is captured
+    assert token_id_capture_enabled_for_agent(OmegaConf.create(config), "mine") is captured
+
+
+def test_the_file_store_is_made_only_if_tokens_go_there(tmp_path):
+    store = make_token_store(TokenIdCaptureConfig(enabled=True, dir=tmp_path))
+    assert isinstance(store, TokenCaptureStore)
+    assert make_token_store(TokenIdCaptureConfig(enabled=False, dir=tmp_path)) is None
+    assert make_token_store(TokenIdCaptureConfig(enabled=True, sink=OWN, dir=tmp_path)) is None
+    assert make_token_store(TokenIdCaptureConfig(enabled=True, rebuild_response=False)) is None

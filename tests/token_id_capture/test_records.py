@@ -18,7 +18,7 @@ from nemo_gym.token_id_capture import (
     extract_token_fields,
     merge_token_capture_into_record,
 )
-from nemo_gym.token_id_capture.records import read_token_entries
+from nemo_gym.token_id_capture.records import read_token_entries, rollout_carries_token_ids
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 MESSAGE = {"type": "message", "id": "m"}
@@ -188,3 +188,17 @@ def test_the_guard_is_off_without_a_limit():
     guard = MaskFractionGuard(TokenIdCaptureConfig())
     for _ in range(100):
         guard.observe(True)
+
+
+@pytest.mark.parametrize(
+    ("result", "carries"),
+    [
+        ({"response": {"output": [MESSAGE, {**MESSAGE, **TOKENS}]}}, True),
+        ({"response": {"output": [{**MESSAGE, "generation_token_ids": []}]}}, True),
+        ({"response": {"output": [MESSAGE]}}, False),
+        ({"response": {"output": None}}, False),
+        ({}, False),
+    ],
+)
+def test_a_result_carries_tokens_if_one_of_its_items_does(result, carries):
+    assert rollout_carries_token_ids(result) is carries
