@@ -8,6 +8,8 @@ An answer that could not be judged is not a wrong answer: it is reported as a fa
 import functools
 import inspect
 import logging
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -66,10 +68,24 @@ async def ask_judge(
 
 
 def verdict_label(response: Any, labels: Collection[str]) -> str | None:
-    """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none."""
+    """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none.
+
+    Labels are found from left to right and as wholes: of several that begin at one place the longest counts, so
+    `INCORRECT` is not `CORRECT`, and neither is `UNCORRECTED`.
+    """
+    longest_first = sorted(labels, key=len, reverse=True)
+    pattern = re.compile("|".join(f"({_whole(label)})" for label in longest_first))
     text = grading.strip_thinking(grading.assistant_text(response))
-    last = max(labels, key=text.rfind)
-    return last if last in text else None
+    last = deque(pattern.finditer(text), maxlen=1)
+    return longest_first[last[0].lastindex - 1] if last and last[0].lastindex else None
+
+
+def _whole(label: str) -> str:
+    """Return a pattern for `label` that matches neither a part of a word nor only a part of a label in bold."""
+    pattern = r"[\s*_]+".join(map(re.escape, label.split()))
+    before = r"(?<![^\W_])(?<![^\W_]-)" if label[:1].isalnum() else ""
+    after = r"(?!-?[^\W_])" if label[-1:].isalnum() else ""
+    return f"{before}{pattern}{after}"
 
 
 async def call_judge(

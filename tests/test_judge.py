@@ -15,6 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from fastapi import FastAPI, Request, Response
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.base_resources_server import (
@@ -96,6 +98,45 @@ async def test_a_judge_that_says_nothing_is_an_error_with_a_hint():
 )
 def test_the_last_label_is_the_verdict(said, label):
     assert verdict_label(reply(said), ("YES", "NO")) == label
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("INCORRECT", "INCORRECT"),
+        ("CORRECT? No: INCORRECT.", "INCORRECT"),
+        ("**INCORRECT** at first, yet __CORRECT__", "CORRECT"),
+        ("[[CORRECT]]", "CORRECT"),
+        ("it is NOT CORRECT", "NOT CORRECT"),
+        ("it is NOT\n**CORRECT**", "NOT CORRECT"),
+        ("UNCORRECTED", None),
+        ("NON-CORRECT", None),
+        ("CORRECT-ish", None),
+        ("correct", None),
+    ],
+)
+def test_a_label_counts_as_a_whole(said, label):
+    assert verdict_label(reply(said), ("CORRECT", "INCORRECT", "NOT CORRECT")) == label
+
+
+# Labels of few characters contain one another all the time.
+LABELS = st.lists(st.text("AB[]=! ", min_size=1, max_size=6).map(str.strip).filter(bool), min_size=1, max_size=6)
+
+
+@given(LABELS.map(set), st.data())
+def test_the_last_label_is_the_verdict_also_if_labels_contain_one_another(labels, data):
+    said = data.draw(st.lists(st.sampled_from(sorted(labels)), min_size=1, max_size=4))
+    verdict = verdict_label(reply(" then ".join(said)), labels)
+    assert verdict is not None
+    assert verdict.split() == said[-1].split()
+
+
+@given(
+    st.sampled_from(["CORRECT", "NOT EQUIVALENT", "B", "YES"]), st.text("aZ9é", min_size=1), st.sampled_from(["", "-"])
+)
+def test_a_label_in_a_bigger_word_is_no_verdict(label, more, hyphen):
+    assert verdict_label(reply(f"{more}{hyphen}{label}"), [label]) is None
+    assert verdict_label(reply(f"{label}{hyphen}{more}"), [label]) is None
 
 
 async def test_a_valid_reply_becomes_the_model(judge_reply):
