@@ -21,10 +21,10 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.config_types import ModelServerRef
-from nemo_gym.judge import JudgeEvaluation, ask_judge
+from nemo_gym.judge import JudgeEvaluation, ask_for_verdict
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from resources_servers.math_with_judge.comparisons import CannotBeCompared, Comparisons
-from resources_servers.math_with_judge.judging import build_messages, finds_equal
+from resources_servers.math_with_judge.judging import EQUAL_LABEL, NOT_EQUAL_LABEL, build_messages
 
 LOG = logging.getLogger(__name__)
 
@@ -138,14 +138,15 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         """Return 1 if the judge finds the answers equal in both orders; it is asked again only if it did at first."""
         evaluations = list[JudgeEvaluation]()
         for first, second in ((expected_answer, generated_answer), (generated_answer, expected_answer)):
-            evaluation = await ask_judge(
+            label, evaluation = await ask_for_verdict(
                 self.server_client,
                 server_name=self.config.judge_model_server.name,
                 messages=build_messages(question, first, second),
                 responses_create_params=self.config.judge_responses_create_params,
+                labels=(EQUAL_LABEL, NOT_EQUAL_LABEL),
             )
             evaluations.append(evaluation)
-            if not finds_equal(evaluation):
+            if label != EQUAL_LABEL:
                 return 0.0, evaluations
         return 1.0, evaluations
 

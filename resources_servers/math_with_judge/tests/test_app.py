@@ -132,7 +132,7 @@ async def test_a_judge_must_find_the_answers_equal_in_both_orders(table):
 
 @pytest.mark.parametrize(
     ("replies", "asked_times"),
-    [([NOT_EQUAL_LABEL], 1), ([EQUAL_LABEL, NOT_EQUAL_LABEL], 2), (["I cannot say."], 1)],
+    [([NOT_EQUAL_LABEL], 1), ([EQUAL_LABEL, NOT_EQUAL_LABEL], 2)],
 )
 @SHARED
 async def test_a_judge_that_does_not_agree_gives_nothing(table, replies, asked_times):
@@ -146,7 +146,19 @@ async def test_a_judge_is_not_asked_about_what_the_library_finds_equal(table):
     assert (result["reward"], result["judge_evaluations"]) == (1.0, None)
 
 
-@pytest.mark.parametrize("replies", [[], [reply(reasoning("hm"))]])
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [],
+        [reply(reasoning("hm"))],
+        ["I cannot say."],
+        ["[[A = B]]"],
+        [f"<think>{EQUAL_LABEL}"],
+        [f"<think>{EQUAL_LABEL}</think>"],
+        [reply(EQUAL_LABEL, status="incomplete")],
+        [EQUAL_LABEL, "I cannot say."],
+    ],
+)
 @SHARED
 async def test_a_judge_that_fails_is_a_failure_and_not_a_wrong_answer(table, replies):
     result = await table.scored(r"\boxed{5}", "4", replies)
