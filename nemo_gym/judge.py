@@ -9,7 +9,6 @@ import functools
 import inspect
 import logging
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -113,7 +112,12 @@ async def ask_judge(
 
 
 def verdict_label(response: Any, labels: Collection[str]) -> str | None:
-    """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none.
+    """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none."""
+    return next(reversed(find_labels(response, labels)), None)
+
+
+def find_labels(response: Any, labels: Collection[str]) -> list[str]:
+    """Return all `labels` in a judge's reply, in order, ignoring its thinking.
 
     Labels are found from left to right and as wholes: of several that begin at one place the longest counts, so
     `INCORRECT` is not `CORRECT`, and neither is `UNCORRECTED`.
@@ -121,8 +125,7 @@ def verdict_label(response: Any, labels: Collection[str]) -> str | None:
     longest_first = sorted(labels, key=len, reverse=True)
     pattern = re.compile("|".join(f"({_whole(label)})" for label in longest_first))
     text = grading.strip_thinking(grading.assistant_text(response))
-    last = deque(pattern.finditer(text), maxlen=1)
-    return longest_first[last[0].lastindex - 1] if last and last[0].lastindex else None
+    return [longest_first[match.lastindex - 1] for match in pattern.finditer(text) if match.lastindex]
 
 
 def _whole(label: str) -> str:

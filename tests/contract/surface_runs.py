@@ -36,6 +36,7 @@ JUDGE = (
     coroutine("ask_judge", "server_client, *, server_name, messages, responses_create_params"),
     coroutine("ask_for_verdict", "server_client, *, server_name, messages, responses_create_params, labels"),
     error("NoVerdict", "JudgeError"),
+    function("find_labels", "response, labels"),
     function("verdict_label", "response, labels"),
 )
 
