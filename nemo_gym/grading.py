@@ -23,6 +23,8 @@ from nemo_gym._wire.schema.base import get_field
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 # Escaped characters are consumed as pairs, so that `\{` and `\}` do not count as braces.
 _BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)\s*+\{|\\.|[{}]", re.DOTALL)
+_BOX = r"\boxed{"
+_BRACE = re.compile(r"[{}]")
 _FENCE = re.compile(r"[ \t]*+(`{3,}|~{3,})[ \t]*+([^\n]*)")
 _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?"
@@ -118,6 +120,19 @@ def all_boxed(text: str) -> list[str]:
             if start >= 0 and not holds_a_box:
                 spans.append((start, token.start()))
     return [text[start:end].strip() for start, end in spans]
+
+
+def last_box(text: str) -> str | None:
+    r"""Return the content of the very last `\boxed{`; None if it is blank or never closed, whatever comes before."""
+    start = text.rfind(_BOX) + len(_BOX)
+    if start < len(_BOX):
+        return None
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[start : brace.start()].strip() or None
+    return None
 
 
 def labelled_answer(text: str, label: str = "Answer") -> str | None:

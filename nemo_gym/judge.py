@@ -8,6 +8,7 @@ An answer that could not be judged is not a wrong answer: it is reported as a fa
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,8 +20,7 @@ from nemo_gym._serving.guard import json_reply
 from nemo_gym._util import aio
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
-from nemo_gym._wire.schema.errors import explain_unanswered_completion, explain_unanswered_response
-from nemo_gym._wire.schema.replies import NeMoGymChatCompletion
+from nemo_gym._wire.schema.errors import explain_unanswered_response
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
@@ -28,6 +28,7 @@ from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_sta
 LOG = logging.getLogger(__name__)
 
 JUDGE_FAILED = "judge_failed"
+_QUOTED_CHARS = 200
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
@@ -40,6 +41,45 @@ class JudgeEvaluation(BaseModel):
     response: NeMoGymResponse
 
 
+class NoVerdict(JudgeError):
+    """A judge replied, but without a verdict: the answer was not judged."""
+
+    def __init__(self, message: str, evaluation: JudgeEvaluation) -> None:
+        super().__init__(message, evaluation)
+        self.message = message
+        self.evaluation = evaluation
+
+    def __str__(self) -> str:
+        return self.message
+
+
+async def ask_for_verdict(
+    server_client: ServerClient,
+    *,
+    server_name: str,
+    messages: Sequence[Mapping[str, Any]],
+    responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
+    labels: Collection[str],
+) -> tuple[str, JudgeEvaluation]:
+    """Ask a judge as `ask_judge` does; return which of `labels` is its verdict, and the call. NoVerdict: none is.
+
+    A judge that cannot decide has not said no: the rollout becomes a failure, and the run tries it again.
+    """
+    evaluation = await ask_judge(
+        server_client, server_name=server_name, messages=messages, responses_create_params=responses_create_params
+    )
+    label = verdict_label(evaluation.response, labels)
+    if label is None:
+        said = grading.strip_thinking(grading.assistant_text(evaluation.response))
+        raise NoVerdict(
+            f"judge {server_name!r} gave no verdict: its reply has none of {', '.join(map(repr, labels))}\n"
+            f"it ends: {said[-_QUOTED_CHARS:]!r}\n"
+            "hint: does its prompt ask for these labels?",
+            evaluation,
+        )
+    return label, evaluation
+
+
 async def ask_judge(
     server_client: ServerClient,
     *,
@@ -47,9 +87,10 @@ async def ask_judge(
     messages: Sequence[Mapping[str, Any]],
     responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
 ) -> JudgeEvaluation:
-    """Ask a judge model server for a verdict; raise JudgeError if there is no reply, or one without text.
+    """Ask a judge model server; raise JudgeError if there is no reply, NoVerdict if it is cut off or without text.
 
-    `responses_create_params` are the environment's parameters for its judge; their input is replaced by `messages`.
+    Thinking is not text. `responses_create_params` are the environment's parameters for its judge; their input is
+    replaced by `messages`.
     """
     params = NeMoGymResponseCreateParamsNonStreaming.model_validate(
         {**dict(responses_create_params), "input": messages}
@@ -57,32 +98,56 @@ async def ask_judge(
     response = await call_judge(
         server_client, server_name=server_name, url_path="/v1/responses", json=params, response_model=NeMoGymResponse
     )
-    if not grading.assistant_text(response).strip():
-        raise JudgeError(
-            f"judge {server_name!r} said nothing\n"
-            "hint: is max_output_tokens in judge_responses_create_params enough for it to finish thinking?"
+    evaluation = JudgeEvaluation(responses_create_params=params, response=response)
+    if reason := explain_unanswered_response(response):
+        raise NoVerdict(f"judge {server_name!r} gave no answer: {reason}", evaluation)
+    is_cut_off = response.status == "incomplete"
+    if is_cut_off or not grading.strip_thinking(grading.assistant_text(response)):
+        raise NoVerdict(
+            f"judge {server_name!r} {'was cut off' if is_cut_off else 'said nothing'}\n"
+            "hint: is max_output_tokens in judge_responses_create_params enough for it to finish thinking?",
+            evaluation,
         )
-    return JudgeEvaluation(responses_create_params=params, response=response)
+    return evaluation
 
 
 def verdict_label(response: Any, labels: Collection[str]) -> str | None:
     """Return whichever of `labels` comes last in a judge's reply, ignoring its thinking; None if there is none."""
+    return next(reversed(find_labels(response, labels)), None)
+
+
+def find_labels(response: Any, labels: Collection[str]) -> list[str]:
+    """Return all `labels` in a judge's reply, in order, ignoring its thinking.
+
+    Labels are found from left to right and as wholes: of several that begin at one place the longest counts, so
+    `INCORRECT` is not `CORRECT`, and neither is `UNCORRECTED`.
+    """
+    longest_first = sorted(labels, key=len, reverse=True)
+    pattern = re.compile("|".join(f"({_whole(label)})" for label in longest_first))
     text = grading.strip_thinking(grading.assistant_text(response))
-    last = max(labels, key=text.rfind)
-    return last if last in text else None
+    return [longest_first[match.lastindex - 1] for match in pattern.finditer(text) if match.lastindex]
+
+
+def _whole(label: str) -> str:
+    """Return a pattern for `label` that matches neither a part of a word nor only a part of a label in bold."""
+    pattern = r"[\s*_]+".join(map(re.escape, label.split()))
+    before = r"(?<![^\W_])(?<![^\W_]-)" if label[:1].isalnum() else ""
+    after = r"(?!-?[^\W_])" if label[-1:].isalnum() else ""
+    return f"{before}{pattern}{after}"
 
 
 async def call_judge(
     server_client: ServerClient, *, server_name: str, url_path: str, json: Any, response_model: type[ModelT]
 ) -> ModelT:
-    """POST `json` to a judge model server; raise JudgeError if anything prevents a valid reply."""
+    """POST `json` to a judge model server; raise JudgeError if anything prevents a valid reply.
+
+    A valid reply may be without an answer (no choices, no output, status `incomplete`); the caller decides what it is
+    worth.
+    """
     try:
         response = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         await raise_for_status(response)
-        answer = response_model.model_validate(await _read_reply(response))
-        if reason := _explain_unanswered(answer):
-            raise JudgeError(f"judge {server_name!r} gave no answer at {url_path}: {reason}")
-        return answer
+        return response_model.model_validate(await _read_reply(response))
     except JudgeError:
         raise
     except Exception as error:
@@ -135,12 +200,6 @@ def _find_body(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict
     arguments = signature.bind_partial(*args, **kwargs).arguments
     candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
     return next((value for value in candidates if isinstance(value, BaseModel)), None)
-
-
-def _explain_unanswered(reply: BaseModel) -> str | None:
-    if isinstance(reply, NeMoGymResponse):
-        return explain_unanswered_response(reply)
-    return explain_unanswered_completion(reply) if isinstance(reply, NeMoGymChatCompletion) else None
 
 
 async def _read_reply(response: Any) -> Any:

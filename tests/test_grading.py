@@ -303,3 +303,19 @@ def test_no_text_makes_an_extractor_fail(extract, text):
 def test_a_long_text_of_anything_takes_linear_time(extract, piece):
     # A quadratic search would need some 10^10 steps here and hit the time limit of the suite.
     extract(piece * (MEGABYTE // 5 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        (r"\boxed{1} or \boxed{ 2 }", "2"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\boxed{4}}", "4"),
+        (r"\boxed{1} or \boxed{}", None),
+        (r"\boxed{1} or \boxed{2", None),
+        (r"\fbox{1}", None),
+        ("1", None),
+    ],
+)
+def test_the_very_last_box_counts_even_if_it_is_blank_or_never_closed(text, box):
+    assert grading.last_box(text) == box

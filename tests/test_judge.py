@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import math
+import pickle
 from unittest.mock import AsyncMock, MagicMock
 
 import aiohttp
@@ -15,6 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from fastapi import FastAPI, Request, Response
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.base_resources_server import (
@@ -24,7 +27,16 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.errors import JudgeError as ErrorOfTheTree
-from nemo_gym.judge import JudgeError, ask_judge, call_judge, judge_failsafe, reraise_judge_errors, verdict_label
+from nemo_gym.judge import (
+    JudgeError,
+    ask_for_verdict,
+    ask_judge,
+    call_judge,
+    judge_failsafe,
+    reraise_judge_errors,
+    verdict_label,
+)
+from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponse
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import asked, reasoning, reply, running, scripted_model
 
@@ -84,10 +96,64 @@ async def test_a_judge_is_asked_with_the_parameters_of_the_environment():
     assert verdict_label(said.response, ("[[A=B]]", "[[A!=B]]")) == "[[A=B]]"
 
 
-async def test_a_judge_that_says_nothing_is_an_error_with_a_hint():
-    async with running(judge=scripted_model(reply(reasoning("well")))) as client:
-        with pytest.raises(JudgeError, match=r"judge 'judge' said nothing\nhint: is max_output_tokens"):
-            await ask_judge(client, server_name="judge", messages=[], responses_create_params=asked("?"))
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (reply(reasoning("well")), r"said nothing\nhint: is max_output_tokens"),
+        (reply("<think>YES</think>"), "said nothing"),
+        (reply("<think>It is YES, I think"), "said nothing"),
+        (reply("YES", status="incomplete"), r"was cut off\nhint: is max_output_tokens"),
+        (reply(), "gave no answer: its output is empty"),
+        (reply("YES", status="failed"), "gave no answer: its status is 'failed'"),
+        (reply("I cannot decide."), r"none of 'YES', 'NO'\nit ends: 'I cannot decide.'"),
+        (reply("MAYBE"), "gave no verdict"),
+        (reply("yes"), "gave no verdict"),
+        (reply("I'm sorry, but I can't help with that."), "gave no verdict"),
+    ],
+)
+async def test_a_judge_without_a_verdict_is_an_error_that_holds_its_reply(said, why):
+    with pytest.raises(JudgeError, match=f"judge 'judge' .*{why}") as raised:
+        await ask_yes_or_no(said)
+    assert raised.value.evaluation.response.output == said.output
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+async def test_a_verdict_comes_with_the_call_that_gave_it():
+    label, evaluation = await ask_yes_or_no(reply("Hm. NO"))
+    assert (label, evaluation.response.output_text) == ("NO", "Hm. NO")
+
+
+async def ask_yes_or_no(said):
+    answers = web.json_response(said.model_dump(mode="json"))
+
+    async def handler(request):
+        return answers
+
+    app = web.Application()
+    app.router.add_post("/v1/responses", handler)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client = MagicMock(spec=ServerClient)
+        client.post = lambda server_name, url_path, json: session.post(
+            server.make_url(url_path), json=json.model_dump(exclude_unset=True)
+        )
+        return await ask_for_verdict(
+            client, server_name="judge", messages=[], responses_create_params=asked("?"), labels=("YES", "NO")
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (reply().model_dump(mode="json"), NeMoGymResponse),
+        (reply("[[A=", status="incomplete").model_dump(mode="json"), NeMoGymResponse),
+        (reply("x", status="failed").model_dump(mode="json"), NeMoGymResponse),
+        ({"id": "c", "created": 0, "model": "m", "object": "chat.completion", "choices": []}, NeMoGymChatCompletion),
+    ],
+)
+async def test_a_valid_reply_without_an_answer_is_returned_by_a_plain_call(body, model):
+    client = client_that_gets(MagicMock(ok=True, read=AsyncMock(return_value=json.dumps(body).encode())))
+    answer = await call_judge(client, server_name="judge", url_path="/v1/x", json={}, response_model=model)
+    assert isinstance(answer, model)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +162,45 @@ async def test_a_judge_that_says_nothing_is_an_error_with_a_hint():
 )
 def test_the_last_label_is_the_verdict(said, label):
     assert verdict_label(reply(said), ("YES", "NO")) == label
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        ("INCORRECT", "INCORRECT"),
+        ("CORRECT? No: INCORRECT.", "INCORRECT"),
+        ("**INCORRECT** at first, yet __CORRECT__", "CORRECT"),
+        ("[[CORRECT]]", "CORRECT"),
+        ("it is NOT CORRECT", "NOT CORRECT"),
+        ("it is NOT\n**CORRECT**", "NOT CORRECT"),
+        ("UNCORRECTED", None),
+        ("NON-CORRECT", None),
+        ("CORRECT-ish", None),
+        ("correct", None),
+    ],
+)
+def test_a_label_counts_as_a_whole(said, label):
+    assert verdict_label(reply(said), ("CORRECT", "INCORRECT", "NOT CORRECT")) == label
+
+
+# Labels of few characters contain one another all the time.
+LABELS = st.lists(st.text("AB[]=! ", min_size=1, max_size=6).map(str.strip).filter(bool), min_size=1, max_size=6)
+
+
+@given(LABELS.map(set), st.data())
+def test_the_last_label_is_the_verdict_also_if_labels_contain_one_another(labels, data):
+    said = data.draw(st.lists(st.sampled_from(sorted(labels)), min_size=1, max_size=4))
+    verdict = verdict_label(reply(" then ".join(said)), labels)
+    assert verdict is not None
+    assert verdict.split() == said[-1].split()
+
+
+@given(
+    st.sampled_from(["CORRECT", "NOT EQUIVALENT", "B", "YES"]), st.text("aZ9é", min_size=1), st.sampled_from(["", "-"])
+)
+def test_a_label_in_a_bigger_word_is_no_verdict(label, more, hyphen):
+    assert verdict_label(reply(f"{more}{hyphen}{label}"), [label]) is None
+    assert verdict_label(reply(f"{label}{hyphen}{more}"), [label]) is None
 
 
 async def test_a_valid_reply_becomes_the_model(judge_reply):

@@ -105,7 +105,7 @@ class CodeGenResourcesServer(SimpleResourcesServer):
     async def verify(self, body: CodeGenVerifyRequest) -> CodeGenVerifyResponse:
         """Give 1 if the program passes all unit tests, minus the penalty for misplaced reasoning."""
         text = grading.assistant_text(body.response)
-        code = extract_code(text)
+        code = extract_code(grading.answer_text(body.response))
         violations = _measure_violations(body.response.output)
         passed, extras = False, dict[str, Any]()
         if code is not None:

@@ -2,17 +2,18 @@
 """Question and answer as a judge sees them: found by patterns of the row or the config, and put in a template."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nemo_gym import grading
-from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 
-CONFIG_FLAGS = re.MULTILINE | re.DOTALL
-"""How the patterns of a config are read: their `.` matches line ends."""
-ROW_FLAGS = re.MULTILINE
-"""How the patterns of a row are read: each is for a line."""
-_PLACEHOLDER = re.compile(r"\{(question|expected_answer|generated_answer)\}")
+PATTERN_FLAGS = re.MULTILINE | re.DOTALL
+"""How patterns are read: `.` matches line ends."""
+# A pattern may be slow on a long text; answers come at the end.
+_SEARCHED_CHARACTERS = 20_000
+_PLACEHOLDER = re.compile(r"\{(question|expected_answer|generated_answer)\}|\{\{|\}\}")
 _HERE = Path(__file__).parent
 
 
@@ -30,13 +31,34 @@ def read_template(path: str) -> str:
 
 
 def fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a template; braces in the values, and others in the template, stay."""
-    return _PLACEHOLDER.sub(lambda place: values[place[1]], template)
+    """Replace the placeholders of a template, and its doubled braces by single ones; braces in the values stay."""
+    return _PLACEHOLDER.sub(lambda place: values[place[1]] if place[1] else place[0][0], template)
 
 
-def find_first(patterns: Iterable["re.Pattern[str]"], text: str) -> str | None:
-    """Return what the first pattern that matches finds in `text`; None if none does."""
-    return next(filter(None, (grading.last_match(pattern, text) for pattern in patterns)), None)
+def extract(patterns: Sequence[str], text: str) -> str:
+    """Return what the last match of the first pattern that matches finds in `text`; all of `text` if none does.
+
+    That is the first group with something in it, or else the whole match. A pattern that does not compile matches
+    nothing.
+    """
+    for pattern in patterns:
+        try:
+            compiled = grading.compile_pattern(pattern, PATTERN_FLAGS)
+        except ValueError:
+            continue
+        last = deque(compiled.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
+        if last:
+            return next((group for group in last[0].groups() if group and group.strip()), last[0][0]).strip()
+    return text
+
+
+def last_answer(response: NeMoGymResponse) -> str:
+    """Return the text of the last assistant message without its thinking; empty if it has none."""
+    for item in reversed(response.output):
+        if item.type == "message" and item.role == "assistant":
+            texts = [part.text for part in item.content if part.type == "output_text"]
+            return grading.strip_thinking("\n".join(texts))
+    return ""
 
 
 def last_user_text(params: NeMoGymResponseCreateParamsNonStreaming) -> str:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calculations with tools that follow their own laws of arithmetic: only calling them gives the results.
 
-A response is worth 1 if its last message gives every result that the task asks for. How results were found does not
-matter. The tools are the functions of `calculators`, each with its name, its description and its parameters.
+A response is worth 1 if its tool calls gave every result that the task asks for. What its messages say is not read. The
+tools are the functions of `calculators`, each with its name, its description and its parameters.
 """
 
-import math
-import sys
+import json
 from typing import Annotated, Any
 
 from fastapi import FastAPI
@@ -26,9 +25,6 @@ from resources_servers.math_advanced_calculations.calculators import CALCULATORS
 class MathAdvancedCalculationsResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
-    relative_tolerance: float = Field(1e-4, ge=0)
-    """How far a number in an answer may be from the result, relative to it."""
-
 
 def _as_list(value: Any) -> Any:
     """Make a list of one value or several, as they are or as JSON text."""
@@ -44,7 +40,7 @@ class MathAdvancedCalculationsVerifyRequest(BaseVerifyRequest):
 
 
 class MathAdvancedCalculationsResourcesServer(SimpleResourcesServer):
-    """Eleven calculators, and a verifier that looks for numbers."""
+    """Eleven calculators, and a verifier that looks for their results."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
     config: MathAdvancedCalculationsResourcesServerConfig
@@ -57,15 +53,18 @@ class MathAdvancedCalculationsResourcesServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: MathAdvancedCalculationsVerifyRequest) -> BaseVerifyResponse:
-        """Give 1 to a response whose last message has all results."""
-        text = grading.strip_thinking(grading.last_assistant_text(body.response))
-        said = {number for number in grading.all_numbers(text) if abs(number) <= sys.float_info.max}
-        tolerance = self.config.relative_tolerance
-        found = all(
-            any(math.isclose(number, wanted, rel_tol=tolerance, abs_tol=1e-9) for number in said)
-            for wanted in body.ground_truth
-        )
-        return BaseVerifyResponse(**dict(body), reward=float(found))
+        """Give 1 to a response whose tool outputs have every result exactly."""
+        outputs = [item.output for item in body.response.output if item.type == "function_call_output"]
+        found = {_read_solution(output) for output in outputs}
+        return BaseVerifyResponse(**dict(body), reward=float(found.issuperset(body.ground_truth)))
+
+
+def _read_solution(output: Any) -> float | None:
+    """Return the number that a tool answered with; None if it did not."""
+    try:
+        return float(json.loads(output)["solution"])
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
+        return None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field, PrivateAttr
 
-from nemo_gym import grading
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
     BaseRunRequest,
@@ -22,7 +21,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.code_execution import CodePool, CodeResult, Limits, installed_packages
 from nemo_gym.code_interpreters import Interpreters
 from nemo_gym.server_utils import SESSION_ID_KEY
-from resources_servers.math_with_code.answers import is_same_answer
+from resources_servers.math_with_code.answers import find_answer, is_same_answer, is_same_value
 
 SHOWN_CHARS = 10_000
 
@@ -32,6 +31,10 @@ class MathWithCodeResourcesServerConfig(BaseResourcesServerConfig):
 
     max_execution_time: float = Field(10, gt=0)
     """Maximum seconds per tool call."""
+    symbolic_comparison: bool = False
+    """Also accept the same value in another form: `0.75` for `\\frac{3}{4}`, `1234` for `1,234`."""
+    absolute_tolerance: bool = False
+    """Let small numbers differ by a millionth, as NeMo Gym does: then `2e-30` is `1e-30`."""
     max_memory_mib: int = Field(1024, ge=64)
     """Memory limit of an interpreter."""
     max_sessions: int = Field(256, ge=1)
@@ -56,7 +59,9 @@ class MathWithCodeVerifyResponse(MathWithCodeVerifyRequest, BaseVerifyResponse):
     """The reward, and the answer it is for."""
 
     extracted_answer: str | None = None
-    """The content of the last box; None if there is none."""
+    """The content of the box that counts; None if there is none."""
+    accuracy: bool = False
+    """Whether it is the expected answer."""
 
 
 class ExecutePythonRequest(BaseModel):
@@ -115,9 +120,16 @@ class MathWithCodeResourcesServer(SimpleResourcesServer):
     async def verify(self, request: Request, body: MathWithCodeVerifyRequest) -> MathWithCodeVerifyResponse:
         """Give 1 if the boxed answer is the expected one."""
         self._interpreters.end(request.session[SESSION_ID_KEY])
-        answer = grading.boxed(grading.strip_thinking(grading.assistant_text(body.response)))
-        is_right = answer is not None and is_same_answer(answer, body.expected_result)
-        return MathWithCodeVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))
+        answer = find_answer(body.response)
+        is_right = answer is not None and self._is_right(answer, body.expected_result)
+        return MathWithCodeVerifyResponse(
+            **dict(body), extracted_answer=answer, accuracy=is_right, reward=float(is_right)
+        )
+
+    def _is_right(self, answer: str, expected: str) -> bool:
+        if is_same_answer(answer, expected, absolute_tolerance=self.config.absolute_tolerance):
+            return True
+        return self.config.symbolic_comparison and is_same_value(answer, expected)
 
 
 def _describe(result: CodeResult) -> ExecutePythonResponse:

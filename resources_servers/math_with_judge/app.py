@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions whose answer is an expression: math-verify compares it with the expected one, then optionally a judge.
+"""Questions whose answer is an expression in a box: math-verify compares it with the expected one, then optionally a
+judge.
 
 math-verify runs in worker processes, because it is CPU-bound and may hang. If it does not find the answers equal and a
 judge is asked, the judge must find them equal in both orders.
@@ -21,10 +22,10 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.config_types import ModelServerRef
-from nemo_gym.judge import JudgeEvaluation, ask_judge
+from nemo_gym.judge import JudgeEvaluation, ask_for_verdict
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from resources_servers.math_with_judge.comparisons import CannotBeCompared, Comparisons
-from resources_servers.math_with_judge.judging import build_messages, finds_equal
+from resources_servers.math_with_judge.judging import EQUAL_LABEL, NOT_EQUAL_LABEL, build_messages
 
 LOG = logging.getLogger(__name__)
 
@@ -91,8 +92,8 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: LibraryJudgeMathVerifyRequest) -> LibraryJudgeMathVerifyResponse:
-        """Give 1 if the library, or else the judge, finds the answer equal to the expected one."""
-        said = grading.assistant_text(body.response)
+        """Give 1 if the library, or else the judge, finds the answer equal to the expected one; 0 if none is boxed."""
+        said = grading.joined_text(body.response)
         reward, extracted, library_reward, evaluations = await self._verify_answer(
             body.question, body.expected_answer, said
         )
@@ -108,12 +109,18 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         self, question: str, expected_answer: str, generated_answer: str
     ) -> tuple[float, str | None, float, list[JudgeEvaluation] | None]:
         """Return the reward, the answer that was found, the library's reward, and the calls to the judge."""
-        library_reward, extracted = await self._verify_answer_with_library(expected_answer, generated_answer)
-        if library_reward > 0.5 or not self.config.should_use_judge or not generated_answer.strip():
+        answer = grading.strip_thinking(generated_answer)
+        box = grading.last_box(answer)
+        if box is None:
+            return 0.0, None, 0.0, None
+        library_reward, extracted = await self._verify_answer_with_library(expected_answer, answer)
+        if library_reward > 0.5 and answer != generated_answer.strip():
+            # Thinking never earns the reward, but a box in it that differs from the answer costs it.
+            library_reward, _ = await self._verify_answer_with_library(expected_answer, generated_answer)
+        if library_reward > 0.5 or not self.config.should_use_judge:
             return library_reward, extracted, library_reward, None
-        # A judge reads only the answer if it is marked as such: an argument for it could sway the verdict.
-        answer = grading.boxed(generated_answer) or grading.strip_thinking(generated_answer)
-        judge_reward, evaluations = await self._verify_answer_with_judge(question, expected_answer, answer)
+        # The judge reads only the box: an argument for the answer could sway the verdict.
+        judge_reward, evaluations = await self._verify_answer_with_judge(question, expected_answer, box)
         return judge_reward, extracted, library_reward, evaluations
 
     async def _verify_answer_with_library(
@@ -138,14 +145,15 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         """Return 1 if the judge finds the answers equal in both orders; it is asked again only if it did at first."""
         evaluations = list[JudgeEvaluation]()
         for first, second in ((expected_answer, generated_answer), (generated_answer, expected_answer)):
-            evaluation = await ask_judge(
+            label, evaluation = await ask_for_verdict(
                 self.server_client,
                 server_name=self.config.judge_model_server.name,
                 messages=build_messages(question, first, second),
                 responses_create_params=self.config.judge_responses_create_params,
+                labels=(EQUAL_LABEL, NOT_EQUAL_LABEL),
             )
             evaluations.append(evaluation)
-            if not finds_equal(evaluation):
+            if label != EQUAL_LABEL:
                 return 0.0, evaluations
         return 1.0, evaluations
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a judge is asked about two answers, and what its reply means. Calling it is left to the server."""
-
-from nemo_gym.judge import JudgeEvaluation, verdict_label
+"""What a judge is asked about two answers, and the labels of its verdict. Calling it is left to the server."""
 
 EQUAL_LABEL = "[[A=B]]"
 NOT_EQUAL_LABEL = "[[A!=B]]"
@@ -33,8 +31,3 @@ def build_messages(question: str, first_answer: str, second_answer: str) -> list
     """Return the conversation that asks whether two answers are equivalent."""
     asked = USER_MESSAGE.format(question=question, first_answer=first_answer, second_answer=second_answer)
     return [{"role": "system", "content": SYSTEM_MESSAGE}, {"role": "user", "content": asked}]
-
-
-def finds_equal(evaluation: JudgeEvaluation) -> bool:
-    """Return whether the judge's verdict is that the answers are equivalent; no verdict is none for it."""
-    return verdict_label(evaluation.response, (EQUAL_LABEL, NOT_EQUAL_LABEL)) == EQUAL_LABEL

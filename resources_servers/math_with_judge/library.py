@@ -13,8 +13,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-# Numbers that are equal when rounded to this many decimals are equal.
+# Numbers are compared by decimals, except small ones, of which these say too little: those by leading digits.
 ROUNDED_DECIMALS = 6
+_LEADING_DIGITS = 3
+_NUMERIC_PRECISION = 15
+_MOST_DECIMALS = 1000
+# What a bug of the parser raises; text that is no mathematics raises a plain Exception.
+_BUGS = (AttributeError, NameError, ImportError)
 _SHOWING_TIMEOUT_S = 2
 _GOLDS_KEPT = 4096
 _MATH_MARKS = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"))
@@ -72,8 +77,13 @@ class LibraryVerdict(NamedTuple):
     """The answer that it found; None if it found none."""
 
 
+class LibraryCrashed(Exception):
+    """A bug of the library kept it from reading an expected answer."""
+
+
 class _Library(NamedTuple):
-    parsed_gold: Callable[[str], list[Any]]
+    parsed_gold: Callable[[str], tuple[list[Any], str | None]]
+    """The gold as the library reads it, and the bug that it ran into, if any."""
     parsed_answer: Callable[[str], list[Any]]
     are_equal: Callable[[list[Any], list[Any]], bool]
     shown: Callable[[Any], str]
@@ -81,11 +91,17 @@ class _Library(NamedTuple):
 
 
 def verdict_on(expected_answer: str, generated_answer: str) -> LibraryVerdict:
-    """Compare the answer that `generated_answer` ends in with the expected one."""
+    """Compare the answer that `generated_answer` ends in with the expected one.
+
+    LibraryCrashed: they are not the same text, and a bug of the library hides whether they are equal.
+    """
     library = _library()
-    gold = library.parsed_gold(box_gold(expected_answer))
+    gold, bug = library.parsed_gold(box_gold(expected_answer))
     answers = library.parsed_answer(generated_answer)
-    return LibraryVerdict(library.are_equal(gold, answers), _shown(answers, library))
+    is_equal = library.are_equal(gold, answers)
+    if bug is not None and not is_equal:
+        raise LibraryCrashed(f"math-verify cannot read the expected answer {expected_answer!r}: {bug}")
+    return LibraryVerdict(is_equal, _shown(answers, library))
 
 
 def verdicts_on(pairs: list[tuple[str, str]]) -> list[LibraryVerdict]:
@@ -113,21 +129,61 @@ def warm_up() -> None:
 
 @lru_cache(maxsize=1)
 def _library() -> _Library:
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, parser, verify
     from math_verify.errors import TimeoutException
     from math_verify.utils import timeout
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it tells, with the text, of all it cannot read
     _share_sympy_names()
-    gold_forms, answer_forms = (LatexExtractionConfig(),), (ExprExtractionConfig(), LatexExtractionConfig())
+    gold_forms = (LatexExtractionConfig(),)
+    answer_forms = (ExprExtractionConfig(), LatexExtractionConfig())
+    bugs: list[str] = []
+    read_latex = parser.latex2sympy
+
+    def note_bugs(*args: Any, **options: Any) -> Any:
+        try:
+            return read_latex(*args, **options)
+        except _BUGS as error:
+            # `parse` takes it for text that is no mathematics, and compares letters.
+            bugs.append(f"{type(error).__name__}: {error}")
+            raise
+
+    def parse_gold(text: str) -> tuple[list[Any], str | None]:
+        bugs.clear()
+        gold = parse(text, gold_forms)
+        return gold, next(iter(bugs), None)
+
+    def are_equal(gold: list[Any], answers: list[Any]) -> bool:
+        if not verify(gold, answers, ROUNDED_DECIMALS, _NUMERIC_PRECISION):
+            return False
+        zeros = min(_MOST_DECIMALS, max(map(_count_zeros, (*gold, *answers)), default=0))
+        if zeros <= ROUNDED_DECIMALS - _LEADING_DIGITS:
+            return True
+        return bool(verify(gold, answers, zeros + _LEADING_DIGITS, zeros + _NUMERIC_PRECISION))
+
+    parser.latex2sympy = note_bugs
     return _Library(
         # The answers to one task come together, so its gold is read once.
-        parsed_gold=lru_cache(maxsize=_GOLDS_KEPT)(lambda text: parse(text, gold_forms)),
+        parsed_gold=lru_cache(maxsize=_GOLDS_KEPT)(parse_gold),
         parsed_answer=lambda text: parse(text, answer_forms),
-        are_equal=lambda gold, answers: verify(gold, answers, ROUNDED_DECIMALS),
+        are_equal=are_equal,
         shown=timeout(_SHOWING_TIMEOUT_S)(str),
         too_late=TimeoutException,
     )
+
+
+def _count_zeros(value: Any) -> int:
+    """Return how many decimals the smallest number in `value` has before its leading digits, at most: 3 for 0.002."""
+    import sympy
+
+    if isinstance(value, sympy.MatrixBase):
+        return max(map(_count_zeros, value.flat()), default=0)
+    if not isinstance(value, sympy.Basic):
+        return 0
+    if isinstance(value, sympy.Expr) and value.is_number:
+        size = abs(value.evalf(5))
+        return int(sympy.ceiling(-sympy.log(size, 10).evalf(5))) if size.is_finite and size > 0 and size < 1 else 0
+    return max(map(_count_zeros, value.args), default=0)
 
 
 def _share_sympy_names() -> None:

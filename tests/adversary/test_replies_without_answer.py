@@ -9,9 +9,8 @@ import pytest
 from nemo_gym._rollouts.play import RetryRule, RetryRules
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.judge import JudgeError, call_judge
-from nemo_gym.openai_utils import NeMoGymResponse
-from nemo_gym.testing import ScriptedModel, build_server, reasoning, reply, running
+from nemo_gym.judge import JudgeError, ask_judge
+from nemo_gym.testing import ScriptedModel, asked, build_server, reasoning, reply, running
 from responses_api_models.azure_openai_model.app import AzureOpenAIModelServer
 from responses_api_models.inference_provider.app import InferenceProvider
 from responses_api_models.openai_model.app import SimpleModelServer
@@ -183,11 +182,5 @@ async def test_a_judge_without_an_answer_has_judged_nothing():
     judge = build_server(ScriptedModel, name="judge")
     judge._replies.append(reply())
     async with running(judge=judge) as client:
-        with pytest.raises(JudgeError, match="no answer at /v1/responses: its output is empty"):
-            await call_judge(
-                client,
-                server_name="judge",
-                url_path="/v1/responses",
-                json={"input": "?"},
-                response_model=NeMoGymResponse,
-            )
+        with pytest.raises(JudgeError, match="no answer: its output is empty"):
+            await ask_judge(client, server_name="judge", messages=[], responses_create_params=asked("?"))

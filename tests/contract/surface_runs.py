@@ -34,6 +34,9 @@ JUDGE = (
     function("judge_failsafe", "fn"),
     model("JudgeEvaluation", "responses_create_params response"),
     coroutine("ask_judge", "server_client, *, server_name, messages, responses_create_params"),
+    coroutine("ask_for_verdict", "server_client, *, server_name, messages, responses_create_params, labels"),
+    error("NoVerdict", "JudgeError"),
+    function("find_labels", "response, labels"),
     function("verdict_label", "response, labels"),
 )
 

@@ -9,11 +9,11 @@ import pytest_asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.openai_utils import NeMoGymFunctionCallOutput, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.math_with_code import generate_data
-from resources_servers.math_with_code.answers import is_same_answer
+from resources_servers.math_with_code.answers import find_answer, is_same_answer, is_same_value
 from resources_servers.math_with_code.app import MathWithCodeResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
@@ -157,7 +157,7 @@ async def test_hostile_code_fails_and_the_server_goes_on(code, client):
 )
 async def test_the_right_box_is_worth_one(said, client):
     result = await (await Rollout(client).seeded()).verify(reply(said))
-    assert (result["reward"], result["expected_result"]) == (1.0, "42")
+    assert (result["reward"], result["accuracy"], result["expected_result"]) == (1.0, True, "42")
     assert "x" not in result
 
 
@@ -167,7 +167,10 @@ async def test_the_right_box_is_worth_one(said, client):
         (reply("\\boxed{41}"), "41"),
         (reply("42"), None),
         (reply("\\boxed{42} no, \\boxed{43}"), "43"),
-        (reply("\\boxed{}"), ""),
+        (reply("\\boxed{}"), None),
+        (reply("\\boxed{42} or \\boxed{"), None),
+        (reply("\\boxed{42}", "or \\boxed{43}"), "43"),
+        (reply("<think>\\boxed{42}</think>"), None),
         (reply("\\boxed{42"), None),
         (reply("<think>\\boxed{42}"), None),
         (reply(), None),
@@ -179,6 +182,82 @@ async def test_the_right_box_is_worth_one(said, client):
 async def test_anything_else_is_worth_nothing(response, answer, client):
     result = await (await Rollout(client).seeded()).verify(response)
     assert (result["reward"], result["extracted_answer"]) == (0.0, answer)
+
+
+def printed(output: str) -> NeMoGymFunctionCallOutput:
+    return NeMoGymFunctionCallOutput(call_id="c", output=output)
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (reply("\\boxed{42}", "Done."), "42"),
+        (reply("\\boxed{42}", "Or \\boxed{"), "42"),
+        (reply("\\boxed{42}", printed('{"stdout": "\\\\boxed{43}"}')), "42"),
+        (reply(printed('{"stdout": "\\\\boxed{42}"}'), "Done."), "42"),
+        (reply(printed("\\boxed{41}"), printed("\\boxed{42}"), printed("no box")), "42"),
+        (reply(printed('{"result": "\\\\boxed{42}"}')), None),
+        (reply(printed('["\\\\boxed{42}"]')), "42"),
+        (reply("<think>\\boxed{41}</think>", printed("\\boxed{42}")), "42"),
+    ],
+)
+async def test_the_newest_box_of_a_message_counts_and_else_that_of_a_tool_output(response, answer):
+    assert find_answer(response) == answer
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer", "is_same"),
+    [
+        ("32", "32.0", True),
+        ("32", "32.", True),
+        ("1e3", "1000", True),
+        ("100", "100.0000001", True),
+        ("1000000", "1000000.5", True),
+        ("1000000", "1000001", False),
+        ("0.5", "0.500001", False),
+        ("3.14159", "3.141592653", True),
+        ("0", "0.0000001", True),
+        ("\\frac{1}{2}", "0.5", False),
+        ("1/2", "0.5", False),
+        ("50%", "50\\%", False),
+        ("1,000", "1000", False),
+        ("(1,2)", "(1, 2)", False),
+        ("x + 1", "x+1", False),
+        ("True", "true", False),
+        ("2", "2\\,", False),
+        ("\\(\\frac{333}{1997}\\)", "\\frac{333}{1997}", True),
+        ("$7$", "7", True),
+        ("$$7$$", "7", False),
+        ("\\[x^2\\]", "x^2", False),
+        ("\\text{Yes}", "Yes", True),
+        ("B", "\\text{B}", True),
+        ("a  b", " a b", True),
+        ("inf", "inf", True),
+        ("nan", "nan", True),
+        ("inf", "1e999", False),
+    ],
+)
+async def test_answers_are_the_same_text_or_the_same_number(expected, answer, is_same):
+    assert is_same_answer(answer, expected) is is_same
+
+
+@pytest.mark.parametrize(("expected", "answer"), [("1e-30", "2e-30"), ("1.6e-19", "9.1e-31"), ("1e-7", "0")])
+async def test_small_numbers_must_agree_in_their_leading_digits_unless_the_config_says_otherwise(expected, answer):
+    assert not is_same_answer(answer, expected)
+    assert is_same_answer(expected, expected.replace("e-", "0e-") if "." in expected else expected.replace("e", ".0e"))
+    assert is_same_answer(answer, expected, absolute_tolerance=True)
+
+
+@pytest.mark.parametrize("answer", ["1_0", "\u0661\u0660", "\uff11\uff10"])
+async def test_only_plain_digits_are_a_number(answer):
+    assert not is_same_answer(answer, "10")
+
+
+async def test_other_forms_of_a_value_are_accepted_if_the_config_says_so(client):
+    said = reply("\\boxed{0.75}")
+    assert (await (await Rollout(client).seeded()).verify(said, "\\frac{3}{4}"))["reward"] == 0.0
+    async with running(math_with_code=(MathWithCodeResourcesServer, {"symbolic_comparison": True})) as lenient:
+        assert (await (await Rollout(lenient).seeded()).verify(said, "\\frac{3}{4}"))["reward"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -202,8 +281,8 @@ async def test_anything_else_is_worth_nothing(response, answer, client):
         ("9" * 5000, "42", False),
     ],
 )
-async def test_numbers_are_compared_as_numbers(answer, expected, is_same):
-    assert is_same_answer(answer, expected) is is_same
+async def test_values_are_compared_in_any_form(answer, expected, is_same):
+    assert is_same_value(answer, expected) is is_same
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

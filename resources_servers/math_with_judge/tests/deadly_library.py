@@ -7,7 +7,7 @@ from resources_servers.math_with_judge import library
 
 
 def verdict_on(expected_answer: str, generated_answer: str) -> library.LibraryVerdict:
-    if generated_answer == "die":
+    if "die" in generated_answer:
         os._exit(3)
     return library.verdict_on(expected_answer, generated_answer)
 

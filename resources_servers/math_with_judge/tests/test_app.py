@@ -70,8 +70,12 @@ async def table():
         (r"\boxed{2\sqrt{2}}", r"\(\sqrt{8}\)"),
         (r"\boxed{\{2, 1\}}", r"\{1, 2\}"),
         (r"\boxed{(x-1)(x+1)}", "x^2 - 1"),
-        ("The final answer is $7$", "7"),
         (reply("First: 3.", r"Now \boxed{4}"), "4"),
+        (reply(r"\boxed{3", "2}"), "32"),
+        (r"\boxed{0.5}", r"50\%"),
+        (r"\boxed{50\%}", "50%"),
+        (r"<think>Is it 5?</think>\boxed{4}", "4"),
+        (r"\boxed{\boxed{4}}", "4"),
     ],
 )
 @SHARED
@@ -89,12 +93,46 @@ async def test_any_other_answer_is_worth_nothing(table, said):
     assert (result["reward"], result["library_reward"], result["judge_evaluations"]) == (0.0, 0.0, None)
 
 
-@pytest.mark.parametrize("response", [reply(), reply(""), reply(reasoning(r"\boxed{4}")), reply(tool_call("x", "{no"))])
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(),
+        reply(""),
+        reply(reasoning(r"\boxed{4}")),
+        reply(tool_call("x", "{no")),
+        reply("The final answer is $4$."),
+        reply("**4**"),
+        reply(r"\fbox{4}"),
+        reply(r"\boxed{4} or rather \boxed{}"),
+        reply(r"\boxed{4} or rather \boxed{ }"),
+        reply(r"\boxed{4} or rather \boxed{4"),
+        reply(r"<think>\boxed{4}</think>"),
+        reply(r"<think>\boxed{4}"),
+        reply(r"<think>\boxed{4}</think> It is 4."),
+    ],
+)
 @pytest.mark.parametrize("judge", [None, []])
 @SHARED
-async def test_no_answer_is_worth_nothing_and_the_judge_is_not_asked(table, response, judge):
+async def test_no_answer_in_a_box_is_worth_nothing_and_the_judge_is_not_asked(table, response, judge):
     result = await table.scored(response, "4", judge)
     assert (result["reward"], result["extracted_answer"], result["judge_evaluations"]) == (0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    "said", [r"<think>\boxed{4}</think>\boxed{5}", r"<think>\boxed{5}</think>\boxed{4}", r"\boxed{5} or \boxed{4}"]
+)
+@SHARED
+async def test_an_answer_with_another_one_beside_it_is_worth_nothing(table, said):
+    assert (await table.scored(said, "4"))["reward"] == 0.0
+
+
+@SHARED
+async def test_a_judge_sees_only_the_box(table):
+    said = r"<think>\boxed{\text{no}}</think>I argue that it is \boxed{\text{the empty set}}."
+    await table.scored(said, "no solution", [NOT_EQUAL_LABEL])
+    seen = table.judge.requests[0].input[-1].content
+    assert r"\text{the empty set}" in seen
+    assert "argue" not in seen
 
 
 @SHARED
@@ -132,7 +170,7 @@ async def test_a_judge_must_find_the_answers_equal_in_both_orders(table):
 
 @pytest.mark.parametrize(
     ("replies", "asked_times"),
-    [([NOT_EQUAL_LABEL], 1), ([EQUAL_LABEL, NOT_EQUAL_LABEL], 2), (["I cannot say."], 1)],
+    [([NOT_EQUAL_LABEL], 1), ([EQUAL_LABEL, NOT_EQUAL_LABEL], 2)],
 )
 @SHARED
 async def test_a_judge_that_does_not_agree_gives_nothing(table, replies, asked_times):
@@ -146,7 +184,19 @@ async def test_a_judge_is_not_asked_about_what_the_library_finds_equal(table):
     assert (result["reward"], result["judge_evaluations"]) == (1.0, None)
 
 
-@pytest.mark.parametrize("replies", [[], [reply(reasoning("hm"))]])
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [],
+        [reply(reasoning("hm"))],
+        ["I cannot say."],
+        ["[[A = B]]"],
+        [f"<think>{EQUAL_LABEL}"],
+        [f"<think>{EQUAL_LABEL}</think>"],
+        [reply(EQUAL_LABEL, status="incomplete")],
+        [EQUAL_LABEL, "I cannot say."],
+    ],
+)
 @SHARED
 async def test_a_judge_that_fails_is_a_failure_and_not_a_wrong_answer(table, replies):
     result = await table.scored(r"\boxed{5}", "4", replies)
@@ -215,8 +265,8 @@ async def test_an_answer_that_takes_its_process_down_takes_no_other_with_it(tabl
     async def one(said: str) -> float:
         return (await table.scored(said, "4"))["reward"]
 
-    said = [r"\boxed{4}", "die", r"\boxed{4}"] * 4
-    assert await asyncio.gather(*map(one, said)) == [0.0 if text == "die" else 1.0 for text in said]
+    said = [r"\boxed{4}", r"\boxed{die}", r"\boxed{4}"] * 4
+    assert await asyncio.gather(*map(one, said)) == [0.0 if "die" in text else 1.0 for text in said]
     assert "ended without an answer" in caplog.text
 
 
@@ -260,6 +310,38 @@ def test_the_verdicts_are_those_of_math_verify_itself():
     for gold, answer in itertools.product(answers, answers):
         bare = verify(golds[gold], found[answer])
         assert verdict_on(gold, said[answer]).is_equal == bare, (gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        (r"1.6 \times 10^{-19}", r"9.1 \times 10^{-31}"),
+        ("10^{-30}", r"2 \cdot 10^{-30}"),
+        ("0", "0.0000001"),
+        (r"\{10^{-30}\}", r"\{2 \cdot 10^{-30}\}"),
+        ("(0, 10^{-20})", r"(0, 2 \cdot 10^{-20})"),
+        (r"\begin{pmatrix}10^{-20}\\1\end{pmatrix}", r"\begin{pmatrix}2 \cdot 10^{-20}\\1\end{pmatrix}"),
+        (r"10^{-30} x", r"2 \cdot 10^{-30} x"),
+    ],
+)
+def test_small_numbers_are_equal_only_if_their_leading_digits_are(expected, answer):
+    assert not verdict_on(expected, rf"\boxed{{{answer}}}").is_equal
+    assert verdict_on(expected, rf"\boxed{{{expected}}}").is_equal
+
+
+def test_a_bug_of_the_library_is_an_error_unless_the_text_is_the_same(monkeypatch):
+    def read_badly(*args: Any, **options: Any) -> Any:
+        raise AttributeError("'AtomContext' object has no attribute 'FUNC_GAMMA'")
+
+    library._library.cache_clear()
+    monkeypatch.setattr("math_verify.parser.latex2sympy", read_badly)
+    monkeypatch.setattr(library, "_share_sympy_names", lambda: None)
+    try:
+        with pytest.raises(library.LibraryCrashed, match=r"cannot read the expected answer '73\.25%': AttributeError"):
+            verdict_on("73.25%", r"\boxed{0.7325}")
+        assert verdict_on("73.26%", r"\boxed{73.26%}").is_equal
+    finally:
+        library._library.cache_clear()
 
 
 def test_an_answer_too_large_to_be_written_is_still_compared():
