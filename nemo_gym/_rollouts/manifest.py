@@ -102,6 +102,8 @@ class Manifest(BaseModel, frozen=True):
     """The most rollouts that ran at once since the run was started or resumed; set when it ends."""
     input: InputIdentity
     """The input tasks: the path of their file, its size and its SHA-256."""
+    plan_sha256: str | None = None
+    """The SHA-256 of the materialized inputs; null in a run that has none of its own."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """The settings of the plan: repeats, limit, prompt and so on."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -199,9 +201,13 @@ def read_manifest(path: Path) -> Manifest | None:
 def identify_input(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
     """Identify the input `path`; one that can be read only once is identified by the plan made from it."""
     file = materialized if is_stream(path) else Path(path)
-    with open(file, "rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-        return InputIdentity(path=str(path), size_bytes=os.fstat(content.fileno()).st_size, sha256=digest)
+    return InputIdentity(path=str(path), size_bytes=file.stat().st_size, sha256=hash_file(file))
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def read_git_state(folder: str | os.PathLike[str]) -> GitState | None:

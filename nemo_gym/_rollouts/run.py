@@ -33,6 +33,7 @@ from nemo_gym._rollouts.manifest import (
     GitState,
     Manifest,
     find_differences,
+    hash_file,
     identify_input,
     read_manifest,
 )
@@ -113,7 +114,7 @@ def plan_or_resume(
     for warning in plan.warnings:
         notice(warning)
     counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
-    manifest = _describe(identity, counts, paths.materialized_draft)
+    manifest = _describe(identity, counts, paths.materialized_draft, plan.sha256)
     rows = read_by_repeat(paths.materialized)  # opened with the first row, once the draft has been moved there
     return Run(paths, manifest, rows, plan.rollouts, False, max_attempts, plan)
 
@@ -125,11 +126,19 @@ def _resume(
     notice: Callable[[str], None],
     on_result: Callable[[Row], None] | None,
 ) -> Run:
+    before = read_manifest(paths.manifest)
+    plan_sha256 = hash_file(paths.materialized)
+    if before is not None and before.plan_sha256 not in (None, plan_sha256):
+        raise ResumeError(
+            f"{paths.materialized} has changed since the run began: its SHA-256 is {plan_sha256[:12]}…, "
+            f"and the run was planned with {before.plan_sha256[:12]}….\n"
+            "Rollouts of the old rows and of the new ones would be mixed under the same numbers.\n"
+            "hint: put the file back, or run without `--resume` to start over; to change tasks, change the input file"
+        )
     resumption = find_remaining(paths, max_attempts, on_result)
     for line in (*resumption.notices, str(resumption)):
         notice(line)
-    before = read_manifest(paths.manifest)
-    manifest = _describe(identity, resumption.counts, paths.materialized)
+    manifest = _describe(identity, resumption.counts, paths.materialized, plan_sha256)
     if identity.config is None and before is not None:
         manifest = manifest.model_copy(update={"config": before.config})
     if before is not None and (changed := find_differences(before, manifest)):
@@ -147,18 +156,22 @@ def take_over_plan(
 
     `planned` are the planned rows according to the run's files; None adds to existing files.
     """
+    materialized = paths.output
+    plan_sha256 = None
     if planned is not None:
-        write_rows(paths.materialized_draft, planned)
+        materialized = paths.materialized_draft
+        write_rows(materialized, planned)
+        plan_sha256 = hash_file(materialized)
     counts = Counts(requested=done + left, scored=done, not_played=left)
-    materialized = paths.output if planned is None else paths.materialized_draft
-    manifest = _describe(RunIdentity(str(source), {}), counts, materialized)
+    manifest = _describe(RunIdentity(str(source), {}), counts, materialized, plan_sha256)
     return Run(paths, manifest, rows, left, is_resumed=planned is None)
 
 
-def _describe(identity: RunIdentity, counts: Counts, materialized: Path) -> Manifest:
+def _describe(identity: RunIdentity, counts: Counts, materialized: Path, plan_sha256: str | None) -> Manifest:
     return Manifest(
         counts=counts,
         input=identify_input(identity.source, materialized),
+        plan_sha256=plan_sha256,
         settings=dict(identity.settings),
         config=dict(identity.config or {}),
         git=identity.git,

@@ -170,3 +170,20 @@ async def test_a_run_of_rows_from_elsewhere_that_is_stopped_says_interrupted(pat
     counts = await play(take_over_plan(paths, source, iter(rows), left=4, done=0, planned=rows), stop_after=2)
     assert (counts.scored, counts.not_played) == (2, 2)
     assert manifest(paths)["status"] == "interrupted"
+
+
+async def test_a_run_whose_materialized_inputs_were_edited_is_not_resumed(paths, source):
+    await play(plan(paths, source), stop_after=2)
+    kept = paths.materialized.read_bytes()
+    paths.materialized.write_bytes(kept.replace(b"task 2", b"task 9"))
+    with pytest.raises(ResumeError, match=r"r_materialized_inputs\.jsonl has changed since the run began(.|\n)*hint:"):
+        plan(paths, source, resume=True)
+    paths.materialized.write_bytes(kept)
+    assert plan(paths, source, resume=True).left == 4
+
+
+async def test_a_run_of_a_version_that_kept_no_digest_of_its_plan_is_resumed(paths, source):
+    await play(plan(paths, source), stop_after=2)
+    paths.manifest.write_text(json.dumps({**manifest(paths), "plan_sha256": None}))
+    assert plan(paths, source, resume=True).left == 4
+    assert manifest(paths)["plan_sha256"] is None, "nothing is written before the journal is opened"
