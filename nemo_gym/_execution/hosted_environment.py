@@ -103,6 +103,9 @@ def _seed_global_generators(seed: int) -> None:
 
 def _read_reward(value: Any) -> float:
     try:
+        # Numbers of numpy and the like are numbers too, but a text that reads as one is a mistake.
+        if isinstance(value, str | bytes):
+            raise TypeError
         reward = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"a step's reward must be a number, not {value!r:.200}") from None

@@ -111,6 +111,7 @@ class ExportSummary:
             "groups": self.groups,
             "failed": dict(self.failed.most_common()),
             "invalid": dict(self.invalid.most_common()),
+            "invalid_examples": self.survey.invalid_examples,
             "without_tokens": self.without_tokens,
             "filtered": dict(self.filtered.most_common()),
             "drift": dict(self.drift.most_common()),
@@ -180,7 +181,7 @@ def _export_rows(one: Format, wanted: Selection, write: Write, summary: ExportSu
         try:
             records = [*one.build(_join(rollout, line.row, decode))]
         except NotExpressible as reason:
-            survey.invalid[str(reason)] += 1
+            survey.note_invalid(rollout, str(reason))
             continue
         for record in records:
             write(record)
@@ -229,7 +230,7 @@ def _write_group(one: Format, group: GroupSamples, write: Write, summary: Export
                 [*build(GroupSamples([sample], ()))]
                 kept.append(sample)
             except NotExpressible as reason:
-                summary.invalid[str(reason)] += 1
+                summary.survey.note_invalid(sample.rollout, str(reason))
         group = GroupSamples(kept, group.failures)
         records = [*build(group)] if kept else []
     for record in records:
@@ -247,7 +248,8 @@ def _write_pairs(
         try:
             record = groups.build_pair(better, worse)
         except NotExpressible as reason:
-            summary.invalid[str(reason)] += 2
+            for sample in (better, worse):
+                summary.survey.note_invalid(sample.rollout, str(reason))
             continue
         write(record)
         for sample in (better, worse):

@@ -104,6 +104,8 @@ class Survey:
     """By kind of failure."""
     invalid: Counter[str] = field(default_factory=Counter)
     """By reason."""
+    invalid_examples: dict[str, str] = field(default_factory=dict)
+    """The first rollout with each of the reasons."""
     without_tokens: int = 0
     _usable: dict[str, bytearray] = field(default_factory=dict)
     """For each row of a rollouts file, whether it may be exported."""
@@ -111,6 +113,11 @@ class Survey:
     _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     _sizes: "array[int]" = field(default_factory=lambda: array("Q"))
     _previous: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def note_invalid(self, rollout: TrainableRollout, reason: str) -> None:
+        """Count a rollout that must not be trained on, or that the format cannot express."""
+        self.invalid[reason] += 1
+        self.invalid_examples.setdefault(reason, f"task {rollout.task_index}, rollout {rollout.rollout_index}")
 
     def look(self, line: ResultLine, file: int) -> TrainableRollout | None:
         """Count a row of the numbered file; return its rollout, not joined yet, if it is usable."""
@@ -123,7 +130,7 @@ class Survey:
             if self.keep_places:
                 group.last_failed = self._note_place(line, file, group.last_failed)
         elif rollout.invalid is not None:
-            self.invalid[rollout.invalid] += 1
+            self.note_invalid(rollout, rollout.invalid)
         elif self.needs_tokens and not rollout.has_tokens:
             self.without_tokens += 1
         else:

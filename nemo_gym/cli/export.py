@@ -89,6 +89,8 @@ def _show(summary: ExportSummary) -> None:
         ("filtered", str(summary.filtered.total()), _list_counts(summary.filtered)),
     ]
     render.table([("what became of them", "rollouts", "of which"), *rows])
+    for reason, rollout in summary.survey.invalid_examples.items():
+        render.note(f"invalid, as in {rollout}: {reason}")
     if summary.records:
         render.data(f"\n{summary.format}: {summary.records} records of {summary.groups} groups in {summary.output}")
 

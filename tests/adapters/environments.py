@@ -42,8 +42,9 @@ class Faulty(Counting):
                 os._exit(7)
             case "leak":
                 self.leaked = bytearray(200 * 2**20)
-            case "none" | "nan" | "word":
-                return "", {"none": None, "nan": float("nan"), "word": "ten"}[text], False, False, {}
+            case "none" | "nan" | "word" | "digits":
+                said = {"none": None, "nan": float("nan"), "word": "ten", "digits": "1.0"}
+                return "", said[text], False, False, {}
             case "short":
                 return "", 1.0
         return super().step("1")

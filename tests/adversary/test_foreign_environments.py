@@ -34,6 +34,7 @@ class FaultyServer(TextStepServer):
         ("none", "tool_server", "must be a number, not None", False),
         ("nan", "tool_server", "must be a finite number, not nan", False),
         ("word", "tool_server", "must be a number, not 'ten'", False),
+        ("digits", "tool_server", "must be a number, not '1.0'", False),
         ("short", "tool_server", "`step` must return observation, reward", False),
     ],
 )

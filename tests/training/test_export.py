@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An export accounts for every rollout, writes whole files or none, and holds no more than a group in memory."""
 
+import re
 import tracemalloc
 
 import pyarrow.parquet
@@ -38,6 +39,8 @@ def test_every_rollout_is_accounted_for(name, rollouts, tmp_path):
     left_out = sum(facts["failed"].values()) + sum(facts["invalid"].values()) + sum(facts["filtered"].values())
     assert facts["rollouts"] == 7 == facts["exported"] + left_out + facts["without_tokens"]
     assert (facts["failed"], facts["invalid"]) == ({"timeout": 1}, {"mask_sample": 1})
+    assert set(facts["invalid_examples"]) == {"mask_sample"}
+    assert re.fullmatch(r"task \d+, rollout \d+", facts["invalid_examples"]["mask_sample"])
     assert facts["without_tokens"] == (0 if name in TEXT_FORMATS else 1)
     assert facts["records"] == len(read_records(tmp_path / "out.jsonl"))
 

@@ -85,6 +85,11 @@ def test_a_masked_row_keeps_its_reward_but_is_not_valid():
         (item([1], [2, 3], generation_log_probs=[-0.5]), "turn 0 has 2 tokens, but 1 log-probs"),
         (item([1], ["token_id:2"]), "turn 0 has token ids that are not whole numbers"),
         (item([1], [2], generation_log_probs=[None]), "turn 0 has log-probs that are not numbers"),
+        (item([1], [True]), "turn 0 has token ids that are not whole numbers"),
+        (item([1, -1], [2]), "turn 0 has a negative token id, -1"),
+        (item([1], [-100]), "turn 0 has a negative token id, -100"),
+        (item([1], [2], generation_log_probs=[0.25]), "turn 0 has a positive log-prob, 0.25"),
+        (item([1], [2], generation_log_probs=[True]), "turn 0 has log-probs that are not numbers"),
     ],
 )
 def test_tokens_that_do_not_fit_together_make_it_invalid(broken, reason):
