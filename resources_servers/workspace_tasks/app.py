@@ -3,7 +3,8 @@
 
 A row names its task; the repository, its hidden tests and the correct code stay here. `/seed_session` returns the
 workspace. `/verify` takes the changes, puts the changed sources into the original repository, and runs the hidden tests
-in a sandbox: the reward is 1 if all of them pass. Attempts to deceive the tests get 0 and are reported.
+in a sandbox: the reward is 1 if all of them pass. What looks like an attempt to deceive them is reported, and costs the
+reward if it could have succeeded.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from nemo_gym.code_execution import CodePool, Limits
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore
 from resources_servers.workspace_tasks.hidden_testing import run_hidden_tests
-from resources_servers.workspace_tasks.tampering import MAX_SOURCE_CHARS, find_tampering, is_test
+from resources_servers.workspace_tasks.tampering import MAX_SOURCE_CHARS, find_tampering, is_decisive, is_source
 from resources_servers.workspace_tasks.tasks import REPOSITORIES, Task, TaskError, load_tasks
 
 MEMORY_MIB = 512
@@ -103,7 +104,7 @@ class WorkspaceTasksVerifyResponse(BaseVerifyResponse):
     """Why each hidden test failed, by its name."""
     changed_files: list[str]
     tampering: list[str]
-    """Attempts to deceive the tests, each as `name: file`."""
+    """What may be an attempt to deceive the tests, each as `name: file`; some kinds cost the reward."""
 
 
 class WorkspaceTasksResourcesServer(SimpleResourcesServer):
@@ -165,7 +166,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         return {"written": len(body.content)}
 
     async def verify(self, request: Request, body: WorkspaceTasksVerifyRequest) -> WorkspaceTasksVerifyResponse:
-        """Return 1 if the hidden tests pass on the original repository with the changed sources, without tampering."""
+        """Return 1 if the hidden tests pass on the original repository with the changed sources, by honest means."""
         task = self._get_task(body.task_id)
         change = body.workspace or _find_changes(task.files, self._workspaces.of_request(request))
         changed = {name: _decode(name, content) for name, content in change.files.items()}
@@ -178,7 +179,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         return WorkspaceTasksVerifyResponse(
             responses_create_params=body.responses_create_params,
             response=body.response,
-            reward=float(passed == total and not tampering),
+            reward=float(passed == total and not any(map(is_decisive, tampering))),
             task_id=task.id,
             difficulty=task.difficulty,
             tests_passed=passed,
@@ -190,7 +191,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean reward for each difficulty, and how many rollouts tried to deceive the tests."""
+        """Return the mean reward for each difficulty, and in how many rollouts tampering was reported."""
         tampered = sum(bool(rollout.get("tampering")) for rollouts in tasks for rollout in rollouts)
         return {**super().compute_metrics(tasks), "tampered_rollouts": tampered}
 
@@ -230,8 +231,8 @@ def _decode(name: str, content: str | dict[str, str]) -> str:
 def _rebuild(task: Task, changed: dict[str, str], deleted: list[str]) -> dict[str, str]:
     """Return the original sources with the changed ones in place; tests and settings are left out."""
     files = {name: text for name, text in task.files.items() if name not in deleted}
-    files |= {name: text for name, text in changed.items() if name.endswith(".py") and len(text) <= MAX_SOURCE_CHARS}
-    return {name: text for name, text in files.items() if not is_test(name)}
+    files |= {name: text for name, text in changed.items() if len(text) <= MAX_SOURCE_CHARS}
+    return {name: text for name, text in files.items() if is_source(name)}
 
 
 if __name__ == "__main__":

@@ -80,10 +80,12 @@ async def test_a_program_that_does_nothing_is_worth_nothing(row):
     assert 0 < rollout["fraction_passed"] < 1
 
 
-async def test_a_program_that_edits_the_tests_is_worth_nothing(row):
+async def test_a_program_that_edits_the_tests_is_reported_and_the_hidden_tests_decide(row):
     task = load_tasks()[row["task_id"]]
     test = next(name for name in task.files if name.startswith("tests/test_"))
     rollout = await play(row, write({**task.gold, test: "import unittest\n"}))
+    assert (rollout["reward"], rollout["tampering"]) == (1.0, [f"edited_test: {test}"])
+    rollout = await play(row, write({test: "import unittest\n"}))
     assert (rollout["reward"], rollout["tampering"]) == (0.0, [f"edited_test: {test}"])
 
 
