@@ -8,8 +8,10 @@ folders, see `nemo_gym.sandbox`. Linux only.
 """
 
 import asyncio
+import importlib.util
 import json
 import logging
+import os
 import shutil
 import site
 import sys
@@ -70,6 +72,8 @@ class CodeResult:
     elapsed_s: float
     value: Any = None
     """After a call: what the function returned. In a session: the `repr` of the last expression, unless None."""
+    exited: bool = False
+    """Whether it ended itself by SystemExit, with any code."""
     state_lost: bool = False
     """In a session: whether its variables are lost because its process ended."""
 
@@ -132,7 +136,7 @@ class CodePool(ClosablePool):
         """Run `workers` programs at once, queue up to `max_queue`, and keep up to `max_sessions` sessions besides.
 
         `timeout_s` applies to each run or call and excludes time spent waiting for a CPU. `import_paths` are folders
-        that code may import from in addition to the standard library; see `installed_packages`.
+        that code may import from in addition to the standard library; see `installed_packages` and `find_package`.
         """
         super().__init__("code pool")
         self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
@@ -288,6 +292,13 @@ class CodeSession:
 def installed_packages() -> list[str]:
     """Return the folders of the installed packages, for the `import_paths` of a pool."""
     return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
+
+
+def find_package(name: str) -> list[str]:
+    """Return the folders of one installed package and of its libraries, for `import_paths`; none if it is missing."""
+    spec = importlib.util.find_spec(name)
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return [path for folder in folders for path in (folder, f"{folder}.libs") if os.path.isdir(path)]
 
 
 async def _ask(

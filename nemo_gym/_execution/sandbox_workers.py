@@ -81,6 +81,7 @@ class SandboxSetup:
     max_output_bytes: int
     preload: tuple[str, ...]
     import_paths: tuple[str, ...]
+    """What code sees besides the standard library: folders to import from, or the folders of single packages."""
 
 
 class SandboxWorker:
@@ -292,7 +293,15 @@ def _build_settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
         max_open_files=setup.max_open_files,
         max_output_bytes=setup.max_output_bytes,
     )
-    return {"rules": asdict(rules), "preload": setup.preload, "sys_path": setup.import_paths}
+    return {"rules": asdict(rules), "preload": setup.preload, "sys_path": _list_search_paths(setup)}
+
+
+def _list_search_paths(setup: SandboxSetup) -> list[str]:
+    """Return where code looks for modules. A single package is found in the folder around it, which has no others."""
+    is_package = {path: os.path.exists(os.path.join(path, "__init__.py")) for path in setup.import_paths}
+    around = {os.path.dirname(path) for path, is_one in is_package.items() if is_one}
+    folders = [path for path, is_one in is_package.items() if not is_one and os.path.dirname(path) not in around]
+    return [*folders, *sorted(around)]
 
 
 def _find_unused_uid() -> int:

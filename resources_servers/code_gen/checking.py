@@ -5,10 +5,13 @@ The program runs in a sandbox and never sees what is expected of it: answers are
 """
 
 import asyncio
+import base64
 import json
 import math
+import re
+import zlib
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -22,7 +25,14 @@ MESSAGES = {
     TIME_LIMIT: "Time Limit Exceeded",
     RUNTIME_ERROR: "Runtime Error",
 }
-FLOAT_TOLERANCE = 1e-6
+# Of printed numbers, and of returned ones.
+PRINTED_TOLERANCE = Decimal("1e-6")
+RELATIVE_TOLERANCE = 1e-5
+ABSOLUTE_TOLERANCE = 1e-8
+# Below this, an absolute tolerance would take any two numbers for the same.
+SMALL = 1e-6
+SMALL_TOLERANCE = 1e-3
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 SHOWN_CHARS = 300
 # Longer outputs are compared in a thread, because that takes a while.
 LONG_CHARS = 50_000
@@ -37,8 +47,11 @@ PRELUDE = "\n".join(
         "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics",
         "itertools", "functools", "operator", "io", "sys", "json", "time", "typing",
     )]
-    + ["sys.setrecursionlimit(50_000)"]
+    + ["sys.setrecursionlimit(50_000)", "sys.set_int_max_str_digits(1 << 20)"]
 )  # fmt: skip
+# Decimal also reads `1_0`, `NaN` and the digits of other scripts.
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,6})?")
+_YES_OR_NO = ("yes", "no")
 
 
 class UnitTests(BaseModel):
@@ -48,6 +61,8 @@ class UnitTests(BaseModel):
     """What a program reads; or, with `fn_name`, the arguments of a function as JSON, one a line."""
     outputs: list[str]
     """What a program prints; or, with `fn_name`, what the function returns, as JSON."""
+    packed: str | None = Field(None, exclude=True)
+    """Inputs and outputs, compressed; they are unpacked when a row is read."""
     fn_name: str | None = None
     harness: str | None = None
     """Code that tests the program, run after it; `fn_name` is then a function of it."""
@@ -55,6 +70,22 @@ class UnitTests(BaseModel):
     """With `harness`: the names that it takes from the program, all others being its own."""
     given: str = ""
     """With `harness`: code whose names the program may use without defining them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpack(cls, given: Any) -> Any:
+        """Take inputs and outputs from `packed`: base64 of compressed JSON, as large test sets are stored."""
+        if not isinstance(given, dict) or given.get("packed") is None:
+            return given
+        try:
+            unpacker = zlib.decompressobj()
+            text = unpacker.decompress(base64.b64decode(given["packed"]), MAX_UNPACKED_BYTES)
+            if unpacker.unconsumed_tail:
+                raise ValueError(f"they take more than {MAX_UNPACKED_BYTES} bytes")
+            tests = json.loads(text)
+            return {**given, "inputs": tests["inputs"], "outputs": tests["outputs"], "packed": None}
+        except (ValueError, TypeError, KeyError, zlib.error) as error:
+            raise ValueError(f"the packed unit tests cannot be read: {error!r}") from None
 
     @model_validator(mode="after")
     def _check(self) -> "UnitTests":
@@ -89,7 +120,7 @@ class Report:
     """How the unit tests went."""
 
     result: list[bool | int]
-    """True for each test that passed; at the end, for one that did not, the code of its failure."""
+    """True for each test that passed; at the end, for one that did not, false or the code of its error."""
     metadata: dict[str, Any]
     """Of a failure: its code and message, and the test it is about, cut short."""
     elapsed_s: float
@@ -118,7 +149,7 @@ async def check(
             ran = await pool.call(code, tests.fn_name, arguments, prelude=PRELUDE, harness=harness, timeout_s=timeout_s)
         elapsed_s += ran.elapsed_s
         outcome = await _judge(ran, expected, is_call=tests.fn_name is not None)
-        result.append(outcome)
+        result.append(False if outcome == WRONG_ANSWER else outcome)
         if outcome is not True:
             shown = ran.stdout if tests.fn_name is None else _to_json(ran.value)
             failure = {"error_code": outcome, "error_message": MESSAGES[outcome], "inputs": _cut(given)}
@@ -138,29 +169,69 @@ def extract_code(text: str) -> str | None:
 
 
 def is_same_output(printed: str, expected: str) -> bool:
-    """Return whether two outputs have the same lines, apart from white space around them; equal numbers are equal."""
+    """Return whether two outputs have the same lines, apart from white space around them, the case of yes and no, and
+    how numbers are written; those with a fraction need not be exact."""
     ours, theirs = ([line.strip() for line in text.strip().split("\n")] for text in (printed, expected))
-    return len(ours) == len(theirs) and all(a == b or _same_numbers(a, b) for a, b in zip(ours, theirs, strict=True))
+    return len(ours) == len(theirs) and all(map(_is_same_line, ours, theirs))
+
+
+def _is_same_line(line: str, expected: str) -> bool:
+    if line == expected:
+        return True
+    if expected.lower() in _YES_OR_NO and line.lower() == expected.lower():
+        return True
+    ours = line.split()
+    theirs = expected.split()
+    return len(ours) == len(theirs) and all(map(_is_same_number, ours, theirs))
+
+
+def _is_same_number(word: str, expected: str) -> bool:
+    if not (_NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected)):
+        return False
+    number = Decimal(word)
+    wanted = Decimal(expected)
+    if number == wanted or not set(".eE") & {*word, *expected}:
+        return number == wanted
+    allowed = PRINTED_TOLERANCE * max(1, abs(wanted))
+    if wanted and abs(wanted) < PRINTED_TOLERANCE:
+        # A checker's absolute tolerance is meant for digits that were not printed.
+        last_digit = Decimal((0, (1,), int(wanted.as_tuple().exponent)))
+        return abs(number - wanted) < min(allowed, last_digit)
+    return abs(number - wanted) <= allowed
 
 
 def is_same_value(value: Any, expected: Any) -> bool:
-    """Return whether two JSON values are equal, floats within a tolerance."""
-    pairs = [(value, expected)]
-    while pairs:
-        one, other = pairs.pop()
-        if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-            pairs += zip(one, other, strict=True)
-        elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-            pairs += ((one[key], other[key]) for key in one)
-        elif not _same_scalar(one, other):
-            return False
-    return True
+    """Return whether two JSON values are equal; a float, or one in a list, need not be exact."""
+    if value == expected or _is_close(value, expected):
+        return True
+    if not (isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected)):
+        return False
+    return all(one == other or _is_close(one, other) for one, other in zip(value, expected, strict=True))
+
+
+def _is_close(value: Any, expected: Any) -> bool:
+    """Return whether two numbers, at least one of them a float, are equal up to rounding; one may be a text."""
+    pair = (value, expected)
+    if not any(isinstance(one, float) for one in pair):
+        return False
+    if not all(isinstance(one, int | float | str) and not isinstance(one, bool) for one in pair):
+        return False
+    if any(isinstance(one, str) and not _NUMBER.fullmatch(one.strip()) for one in pair):
+        return False
+    try:
+        number, wanted = map(float, pair)
+    except OverflowError:
+        return False
+    if number and wanted and abs(wanted) < SMALL:
+        return abs(number - wanted) <= SMALL_TOLERANCE * abs(wanted)
+    return math.isfinite(number) and abs(number - wanted) <= ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * abs(wanted)
 
 
 async def _judge(ran: CodeResult, expected: str, *, is_call: bool) -> bool | int:
     if ran.status == "timeout":
         return TIME_LIMIT
-    if ran.status != "ok":
+    # A program may end itself with any code; a function that does so has returned nothing.
+    if ran.status != "ok" and (is_call or not (ran.status == "error" and ran.exited)):
         return RUNTIME_ERROR
     if len(ran.stdout) + len(expected) > LONG_CHARS:
         return await asyncio.to_thread(_is_right, ran, expected, is_call) or WRONG_ANSWER
@@ -169,23 +240,6 @@ async def _judge(ran: CodeResult, expected: str, *, is_call: bool) -> bool | int
 
 def _is_right(ran: CodeResult, expected: str, is_call: bool) -> bool:
     return is_same_value(ran.value, json.loads(expected)) if is_call else is_same_output(ran.stdout, expected)
-
-
-def _same_numbers(line: str, expected: str) -> bool:
-    try:
-        ours, theirs = ([Decimal(word) for word in text.split()] for text in (line, expected))
-        return ours == theirs
-    except InvalidOperation:
-        return False
-
-
-def _same_scalar(one: Any, other: Any) -> bool:
-    if isinstance(one, float) or isinstance(other, float):
-        try:
-            return math.isclose(one, other, rel_tol=FLOAT_TOLERANCE, abs_tol=FLOAT_TOLERANCE)
-        except (TypeError, OverflowError):
-            return False
-    return bool(one == other)
 
 
 def _to_json(value: Any) -> str:

@@ -55,7 +55,7 @@ def become_program(request: dict[str, Any], key: str) -> None:
         elif request["op"] == "run":
             names = _make_module("__main__")
             exec(request["prelude"], names)
-            status = _finish(_run_guarded(lambda: _execute(request["source"], names)))
+            status = _finish(_run_guarded(lambda: _execute(request["source"], names), reports_exit=True))
         elif request["op"] == "test":
             status = _test_program_apart(request["prelude"], key)
         else:
@@ -184,11 +184,13 @@ def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
             value.append(repr(result)[:MAX_VALUE_CHARS])
 
 
-def _run_guarded(action: Callable[[], None], *, reports: bool = True) -> int:
+def _run_guarded(action: Callable[[], None], *, reports: bool = True, reports_exit: bool = False) -> int:
     """Run code and return an exit status; print what it raises as Python would."""
     try:
         action()
     except SystemExit as ending:
+        if reports_exit:
+            _report({"exited": True})
         return _read_exit_status(ending)
     except BaseException as error:
         if isinstance(error, MemoryError) and reports:

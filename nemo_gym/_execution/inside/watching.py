@@ -159,6 +159,7 @@ def describe_end(child: CodeProcess, rules: Rules, cause: str | None, exit_code:
         "stdout": bytes(child.written[child.stdout][: rules.max_output_bytes]).decode(errors="replace"),
         "stderr": stderr.decode(errors="replace"),
         "value": value if isinstance(value := report.get("value"), str) else None,
+        "exited": report.get("exited") is True,
         "cell_status": report.get("status"),
     }
 

@@ -2,21 +2,25 @@
 """Programs against unit tests: all of them passed is worth 1, anything else 0, and no program does harm."""
 
 import asyncio
+import base64
 import json
 import os
+import shutil
+import zlib
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.code_gen import generate_data
 from resources_servers.code_gen.app import CodeGenResourcesServer, CodeGenVerifyRequest
-from resources_servers.code_gen.checking import extract_code, is_same_output, is_same_value
+from resources_servers.code_gen.checking import UnitTests, extract_code, is_same_output, is_same_value
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 DATA = Path(generate_data.__file__).parent / "data"
@@ -76,9 +80,9 @@ async def test_a_function_that_passes_all_tests_is_worth_one(name, client):
 @pytest.mark.parametrize(
     ("code", "result", "message"),
     [
-        ("print(2)", [True, -2], "Wrong Answer"),
-        ("print(0)", [-2], "Wrong Answer"),
-        ("", [-2], "Wrong Answer"),
+        ("print(2)", [True, False], "Wrong Answer"),
+        ("print(0)", [False], "Wrong Answer"),
+        ("# nothing", [False], "Wrong Answer"),
         ("n = int(input())\nprint(2 * n if n < 3 else 1 / 0)", [True, True, -4], "Runtime Error: ZeroDivisionError"),
         ("def broken(:", [-4], "Runtime Error: SyntaxError"),
         ("import os\nos._exit(1)", [-4], "Runtime Error: ended with exit code 1"),
@@ -90,7 +94,7 @@ async def test_testing_stops_at_the_first_failure_and_says_what_it_was(code, res
     scored_result = await scored(client, code)
     assert (scored_result["reward"], scored_result["result"]) == (0.0, result)
     metadata = scored_result["metadata"]
-    assert metadata["error_code"] == result[-1]
+    assert metadata["error_code"] == (result[-1] or -2)
     assert metadata["error_message"].startswith(message)
     failed = len(result) - 1
     assert (metadata["inputs"], metadata["expected"]) == (DOUBLE["inputs"][failed], DOUBLE["outputs"][failed])
@@ -112,7 +116,7 @@ async def test_long_results_are_compared_to_their_end(last, client):
     numbers = [*range(99_999), last]
     called = {"inputs": ["100000"], "outputs": [json.dumps(numbers)], "fn_name": "count"}
     printed = {"inputs": ["100000"], "outputs": ["\n".join(map(str, numbers))]}
-    expected = [True] if last else [-2]
+    expected = [bool(last)]
     assert (await scored(client, "def count(n): return list(range(n))", called))["result"] == expected
     assert (await scored(client, "for n in range(int(input())): print(n)", printed))["result"] == expected
 
@@ -160,12 +164,51 @@ async def test_a_function_must_be_there(client):
     assert metadata["error_message"] == "Runtime Error: NameError: the code defines no function 'add'"
 
 
-async def test_reasoning_in_a_message_is_measured_and_costs_what_the_config_says():
-    for penalty, reward in ((0.0, 1.0), (0.25, 0.75)):
-        config = {"num_processes": 1, "reasoning_format_penalty": penalty}
-        async with running(code_gen=(CodeGenResourcesServer, config)) as client:
-            result = await verified(client, reply(f"<think>Hm.</think>{block('print(2 * int(input()))')}"))
-            assert (result["reward"], result["reasoning_format_violation_rate"]) == (reward, 1.0)
+@pytest.mark.parametrize("penalty", [0.0, -0.5])
+async def test_a_program_beside_misplaced_reasoning_is_worth_what_the_config_says(penalty):
+    config = {"num_processes": 1, "reasoning_format_penalty": penalty}
+    double = block("print(2 * int(input()))")
+    async with running(code_gen=(CodeGenResourcesServer, config)) as client:
+        for text in (f"<think>Hm.</think>{double}", f"Hm.</think>{double}", f"<think>{double}", f"{double}<think>"):
+            result = await verified(client, reply(text))
+            assert (result["reward"], result["reasoning_format_violation_rate"]) == (penalty, 1.0), text
+        result = await verified(client, reply("<think>I give up."))
+        assert (result["reward"], result["reasoning_format_violation_rate"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("thought", "reward"), [("<think>Hm.</think>", 1.0), ("<think>Hm.<think>Aha.</think>", 0.0)])
+async def test_a_tag_may_be_in_the_reasoning_once(thought, reward, client):
+    said = reply(block("print(2 * int(input()))")).model_dump()
+    reasoning = {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": thought}]}
+    said["output"].insert(0, reasoning)
+    assert (await verified(client, NeMoGymResponse.model_validate(said)))["reward"] == reward
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(1)", "import sys\nsys.exit('bye')", "exit(3)"])
+async def test_a_program_may_end_itself_with_any_code(code, client):
+    assert (await scored(client, f"print(2 * int(input()))\n{code}"))["reward"] == 1.0
+    assert (await scored(client, code))["reward"] == 0.0
+
+
+async def test_a_program_that_crashes_after_the_right_output_fails(client):
+    assert (await scored(client, "print(2 * int(input()))\nraise ValueError"))["result"] == [-4]
+
+
+async def test_a_program_may_import_numpy_and_no_other_package(client):
+    double = "import numpy\nprint(int(numpy.array([int(input())]).sum() * 2))"
+    assert (await scored(client, double))["reward"] == 1.0
+    if shutil.which("bwrap"):
+        result = await scored(client, "import pydantic")
+        assert "ModuleNotFoundError" in result["metadata"]["error_message"]
+
+
+async def test_packed_tests_are_those_that_were_packed(client):
+    packed = base64.b64encode(zlib.compress(json.dumps(DOUBLE).encode())).decode()
+    result = await scored(client, "print(2 * int(input()))", {"packed": packed, "fn_name": None})
+    assert (result["reward"], result["result"]) == (1.0, [True] * len(DOUBLE["inputs"]))
+    for broken in ("%", base64.b64encode(b"no zlib").decode(), base64.b64encode(zlib.compress(b"[]")).decode()):
+        with pytest.raises(ValidationError, match="packed unit tests cannot be read"):
+            UnitTests.model_validate({"packed": broken})
 
 
 async def test_a_program_sees_neither_the_answers_nor_the_server(client, monkeypatch):
@@ -194,14 +237,14 @@ async def test_a_program_sees_neither_the_answers_nor_the_server(client, monkeyp
 async def test_a_hostile_program_fails_and_the_server_goes_on(code, client):
     hostile = await scored(client, code)
     assert hostile["reward"] == 0.0
-    assert hostile["result"][-1] in (-2, -3, -4)
+    assert hostile["result"][-1] in (False, -3, -4)
     assert (await scored(client, "print(2 * int(input()))"))["reward"] == 1.0
 
 
 async def test_many_at_a_time_get_their_own_results(client):
     programs = ["print(2 * int(input()))", "print(int(input()) + 1)", "1 / 0"] * 12
     results = await asyncio.gather(*(scored(client, program) for program in programs))
-    assert [result["result"] for result in results] == [[True, True, True], [True, -2], [-4]] * 12
+    assert [result["result"] for result in results] == [[True, True, True], [True, False], [-4]] * 12
 
 
 @pytest.mark.parametrize(
@@ -284,12 +327,26 @@ async def test_the_code_is_what_stands_between_the_last_two_fences(text, code):
         ("a  b", "a b", False),
         ("1\n\n2", "1\n2", False),
         ("1 2", "1\n2", False),
-        ("0.30000000000000004", "0.3", False),
+        ("0.30000000000000004", "0.3", True),
+        ("0.300002", "0.3", False),
+        ("1000000.5", "1000000.0", True),
+        ("1000000", "1000001", False),
+        ("1e-30", "2e-30", False),
+        ("9.1e-31", "1.6e-19", False),
+        ("0.0000001234", "0.00000012", True),
+        ("0.00000012", "0.0000001234", False),
+        ("0", "1e-7", False),
+        ("1e-7", "0", True),
+        ("1_0", "10", False),
+        ("\u0661\u0660", "10", False),
+        ("-0.0", "0", True),
         ("NaN", "nan", False),
         ("sNaN", "1", False),
         ("1e999999999999999999", "1", False),
         ("", "", True),
-        ("YES", "yes", False),
+        ("YES", "yes", True),
+        ("Yes", "NO", False),
+        ("YES 1", "yes 1", False),
     ],
 )
 async def test_outputs_are_compared_line_by_line_and_numbers_as_numbers(printed, expected, is_same):
@@ -304,6 +361,15 @@ async def test_outputs_are_compared_line_by_line_and_numbers_as_numbers(printed,
         ([0.1 + 0.2], [0.3], True),
         ([1, [2, {"a": 1.0}]], [1, [2, {"a": 1}]], True),
         (3.1, 3, False),
+        ("2.5", 2.5, True),
+        (True, 1.0, True),
+        ([1, [2.0000000001]], [1, [2]], False),
+        (1e-30, 2e-30, False),
+        (9.1e-31, 1.6e-19, False),
+        (1e-9, 1.0000001e-9, True),
+        (0.0, 1e-9, True),
+        ("1_0", 10.0, False),
+        ("\u0661\u0660", 10.0, False),
         ([1, 2], [2, 1], False),
         ([1], [1, 1], False),
         ("3", 3, False),
@@ -322,7 +388,10 @@ async def test_every_difficulty_has_its_own_mean():
     easy, hard = ([{"reward": reward, "difficulty": level}] for level, reward in (("easy", 1.0), ("hard", 0.0)))
     metrics = server.compute_metrics([easy, hard, hard, [{"reward": 1.0, "difficulty": None}], []])
     assert (metrics["mean/reward/easy"], metrics["mean/reward/hard"]) == (1.0, 0.0)
-    assert set(server.get_key_metrics({**metrics, "std/reward": 1})) == {"mean/reward/easy", "mean/reward/hard"}
+    assert (metrics["easy/pass@1/accuracy"], metrics["hard/pass@1/accuracy"]) == (100.0, 0.0)
+    key_metrics = server.get_key_metrics({**metrics, "std/reward": 1})
+    assert {"mean/reward/easy", "mean/reward/hard", "pass@1/accuracy"} <= set(key_metrics)
+    assert "std/reward" not in key_metrics
 
 
 async def test_rows_are_valid_and_different():
