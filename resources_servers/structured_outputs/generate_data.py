@@ -70,7 +70,7 @@ def solution(row: dict[str, Any]) -> list[Any]:
     """Return the turns of a model that answers `row`."""
     kind, value = next(one for one in values() if _row(*one) == row)
     if kind == "tool_call":
-        return [(TOOL_NAME, {PAYLOAD_KEY: value})]
+        return [(TOOL_NAME, {PAYLOAD_KEY: value}), "It is saved."]
     return [written(kind, value)]
 
 
