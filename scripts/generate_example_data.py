@@ -29,6 +29,8 @@ EXAMPLES = (
     "example_multi_step",
     "example_session_state_mgmt",
     "example_mcp_weather",
+    "example_tool_call_multireward",
+    "structured_outputs",
     "first_steps",
     "workspace_tasks",
 )

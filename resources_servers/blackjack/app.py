@@ -6,6 +6,7 @@ and the repeats of a task without a seed are different hands.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from nemo_gym.session_store import UnknownSession
 from nemo_gym.step_environments import GymnasiumServer, extract_text
 from resources_servers.blackjack.game import REWARDS, Game
 
+_ACTION = re.compile(r"<action>\s*(hit|stand)\s*</action>", re.IGNORECASE)
 _PLACE = ("_ng_task_index", "_ng_rollout_index")
 _NOT_THE_TASK = ("agent_ref", "response")
 
@@ -46,9 +48,9 @@ class BlackjackResourcesServer(GymnasiumServer):
 
 
 def hits(text: str) -> bool:
-    """Return whether the last `<action>` says hit; anything else, or none, means stand."""
-    said = grading.tagged(grading.strip_thinking(text), "action")
-    return said is not None and said.lower() == "hit"
+    """Return whether the first action says hit; a text without an action means stand. Thinking is not read."""
+    action = _ACTION.search(grading.strip_thinking(text))
+    return action is not None and action[1].lower() == "hit"
 
 
 def seed_of(metadata: Mapping[str, Any]) -> str:
@@ -63,8 +65,9 @@ def seed_of(metadata: Mapping[str, Any]) -> str:
 def _observed(game: Game) -> str:
     seen = game.seen()
     return (
-        f"Your hand: {', '.join(seen['player'])} (value {seen['player_value']}). "
-        f"The dealer shows: {', '.join(seen['dealer'])}. Hit or stand?"
+        f"Your hand: [{', '.join(seen['player'])}] = {seen['player_value']}\n"
+        f"The dealer shows: {', '.join(seen['dealer'])}\n"
+        "Answer with <action>hit</action> or <action>stand</action>."
     )
 
 

@@ -16,7 +16,6 @@ from resources_servers.calendar import schedule
 class ExpectedEvent(BaseModel):
     """What the chat says about an event."""
 
-    event_id: int | str
     duration: PositiveInt
     """In minutes."""
     constraint: str | None = None
@@ -28,18 +27,19 @@ class ExpectedEvent(BaseModel):
 
     @model_validator(mode="after")
     def _is_understood(self) -> Self:
-        self.wish()
+        self.wish("")
         return self
 
-    def wish(self) -> schedule.Wish:
+    def wish(self, event_id: str) -> schedule.Wish:
         """Return the event as it is checked."""
-        return schedule.wish(str(self.event_id), self.duration, self.constraint, self.min_time, self.max_time)
+        return schedule.wish(event_id, self.duration, self.constraint, self.min_time, self.max_time)
 
 
 class CalendarVerifyRequest(BaseVerifyRequest):
     """A chat and the events that must be in the calendar after it."""
 
     exp_cal_state: dict[str, ExpectedEvent]
+    """The events by their ids."""
 
 
 class CalendarResourcesServer(SimpleResourcesServer):
@@ -49,8 +49,8 @@ class CalendarResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: CalendarVerifyRequest) -> BaseVerifyResponse:  # type: ignore[override]
         """Give 1 if the calendar in the reply meets everything."""
-        wishes = [event.wish() for event in body.exp_cal_state.values()]
-        is_right = schedule.is_fulfilled(grading.assistant_text(body.response), wishes)
+        wishes = [event.wish(event_id) for event_id, event in body.exp_cal_state.items()]
+        is_right = schedule.is_fulfilled(grading.last_item_text(body.response), wishes)
         return BaseVerifyResponse(**dict(body), reward=float(is_right))
 
 

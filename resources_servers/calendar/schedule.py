@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times of a day, what an event must keep to, and whether a calendar that a model wrote keeps to it.
 
-Times are minutes after midnight. A model's calendar is the first JSON list of objects in its text; it is read in time
+Times are minutes after midnight. A model's calendar is the first list with an object in its text; it is read in time
 that grows with the text, whatever the text is.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from nemo_gym import grading
+
 _DAY = 24 * 60
-_TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::00)?\s*(?:([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
-_CONSTRAINT = re.compile(r"(before|after|at)\s+(.+)|(between)\s+(.+?)\s+and\s+(.+)", re.IGNORECASE)
-_LIST_OF_OBJECTS = re.compile(r"\[\s*+\{")
-_MOST_LISTS = 100
-"""How many places of a text are tried, so that one that is full of brackets takes no time."""
+_TIME = re.compile(r"(\d{1,2})\s*(?::\s*(\d{1,2}))?\s*(?:([ap])m)?", re.ASCII)
+_CONSTRAINT = re.compile(r"(before|after|at)\s+(.+)|(between)\s+(.+?)\s+and\s+(.+)")
+_LIST_WITH_AN_OBJECT = re.compile(r"\[[^\[\]{]*+\{")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def minutes(text: str) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None or (found[2] is None and found[3] is None):
         raise ValueError(f"{text[:40]!r} is not a time like '9am', '10:30pm' or '14:00'")
-    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
+    hour, minute, half = int(found[1]), int(found[2] or 0), found[3]
     if half and not 1 <= hour <= 12:
         raise ValueError(f"{text!r}: there is no such hour")
     total = (hour % 12 + 12 * (half == "p") if half else hour) * 60 + minute
@@ -53,14 +53,17 @@ def minutes(text: str) -> int:
 
 
 def wish(event_id: str, duration: int, constraint: str | None, min_time: str, max_time: str) -> Wish:
-    """Return an event as a row describes it; ValueError if that cannot be understood."""
+    """Return an event as a row describes it; ValueError if a time cannot be understood.
+
+    A constraint in other words than `before T`, `after T`, `between A and B` and `at T` asks for nothing.
+    """
     earliest, latest = minutes(min_time), minutes(max_time)
     if constraint is None:
         return Wish(event_id, duration, earliest, latest)
     found = _CONSTRAINT.fullmatch(constraint.strip())
     if found is None:
-        raise ValueError(f"{constraint!r} is not 'before T', 'after T', 'between A and B' or 'at T'")
-    kind = (found[1] or found[3]).lower()
+        return Wish(event_id, duration, earliest, latest)
+    kind = found[1] or found[3]
     if kind == "between":
         return Wish(event_id, duration, max(earliest, minutes(found[4])), min(latest, minutes(found[5])))
     time = minutes(found[2])
@@ -73,56 +76,35 @@ def wish(event_id: str, duration: int, constraint: str | None, min_time: str, ma
 
 def is_fulfilled(text: str, wishes: Sequence[Wish]) -> bool:
     """Return whether the calendar in `text` has exactly the wished events, each as wished, and no two at once."""
+    if not text or "<think>" in text:
+        return False
     if not wishes:
         return True
-    if "<think>" in text:
-        return False
-    events = first_list(text)
+    events = first_list(grading.strip_thinking(text))
     if events is None or len(events) != len(wishes):
         return False
     try:
-        starts = {str(event["event_id"]): _start(event) for event in events}
-    except (KeyError, ValueError):
+        starts = {str(event["event_id"]): minutes(event["start_time"]) for event in events}
+        durations = {str(event["event_id"]): event["duration"] for event in events}
+    except (AttributeError, KeyError, ValueError):  # a time that is no text, a field that is missing, or no time
         return False
     if starts.keys() != {one.event_id for one in wishes}:
         return False
     spans = sorted((starts[one.event_id], starts[one.event_id] + one.duration) for one in wishes)
-    durations = {str(event["event_id"]): event.get("duration") for event in events}
     return (
         all(one.allows(starts[one.event_id]) for one in wishes)
-        and all(_whole(durations[one.event_id]) == one.duration for one in wishes)
+        and all(durations[one.event_id] == one.duration for one in wishes)
         and all(before[1] <= after[0] for before, after in pairwise(spans))
     )
 
 
 def first_list(text: str) -> list[Mapping[str, Any]] | None:
-    """Return the first JSON list of objects in `text`."""
-    return next(_lists(text), None)
-
-
-def _lists(text: str) -> Iterator[list[Mapping[str, Any]]]:
-    decoder = json.JSONDecoder()
-    for count, found in enumerate(_LIST_OF_OBJECTS.finditer(text)):
-        if count == _MOST_LISTS:
-            return
-        try:
-            value, _ = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or nested too deep
-            continue
-        if all(isinstance(one, dict) for one in value):
-            yield value
-
-
-def _start(event: Mapping[str, Any]) -> int:
-    if not isinstance(event["start_time"], str):
-        raise ValueError("a start time is a text")
-    return minutes(event["start_time"])
-
-
-def _whole(value: Any) -> int | None:
-    """Return a number of minutes, also one that was written as a text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
-        return int(value)
-    return (
-        int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1 else None
-    )
+    """Return the first list in `text` with an object in it; None if it is not JSON, or holds anything but objects."""
+    found = _LIST_WITH_AN_OBJECT.search(text)
+    if found is None:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, found.start())
+    except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or nested too deep
+        return None
+    return value if all(isinstance(one, dict) for one in value) else None

@@ -9,13 +9,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from resources_servers.example_mcp_weather.weather import WEATHER
+from resources_servers.example_mcp_weather.app import describe_weather
 from resources_servers.example_single_tool_call.generate_data import GET_WEATHER
 
 HERE = Path(__file__).parent
 ROWS = 5
 SEED = 2
 
+CITIES = ("Casablanca", "Lima", "Nairobi", "Osaka", "Reykjavik", "Tromsø", "Wellington")
 QUESTIONS = (
     "What is the weather like in {city} right now?",
     "I am about to leave my hotel in {city}. What is it like outside?",
@@ -24,22 +25,21 @@ QUESTIONS = (
     "What weather awaits my guests in {city}?",
 )
 INSTRUCTIONS = (
-    "Ask the tool for the weather instead of guessing. Then say in one sentence what the sky does, in the word of the "
-    "tool, and how many degrees Celsius it has."
+    "Ask the tool for the weather instead of guessing. Then repeat the sentence that it gives, word for word."
 )
 
 
 def rows() -> list[dict[str, Any]]:
     """Return the example rows."""
     draw = random.Random(SEED)
-    cities = draw.sample(sorted(WEATHER), ROWS)
+    cities = draw.sample(CITIES, ROWS)
     return [_row(question.format(city=city), city) for question, city in zip(QUESTIONS, cities, strict=True)]
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
     """Return the turns of a model that solves `row`: a tool call, then what it says in the end."""
-    condition, temperature = WEATHER[row["city"]]
-    return [("get_weather", {"city": row["city"]}), f"It is {condition} in {row['city']}, at {temperature} °C."]
+    city = row["verifier_metadata"]["expected_city"]
+    return [("get_weather", {"city": city}), f"I have asked. {describe_weather(city)}"]
 
 
 def _row(question: str, city: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _row(question: str, city: str) -> dict[str, Any]:
             "input": [{"role": "developer", "content": INSTRUCTIONS}, {"role": "user", "content": question}],
             "tools": [GET_WEATHER],
         },
-        "city": city,
+        "verifier_metadata": {"expected_city": city},
     }
 
 

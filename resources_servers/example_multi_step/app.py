@@ -5,6 +5,8 @@ The last call of `extract_synonym_values` is the answer. Besides the reward, the
 how much of it is right, whether only the order is wrong, whether the term itself was looked up.
 """
 
+from typing import Any
+
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, ValidationError
 
@@ -58,7 +60,7 @@ class ExampleMultiStepVerifyResponse(BaseVerifyResponse):
     set_overlap: float
     """The share of the expected values that is in the answer."""
     original_term_minefield_hit: bool
-    """The value of the term itself is in the answer."""
+    """The term itself or its value is in the answer."""
     order_instruction_following_failure: bool
     """All values are in the answer, but it is wrong."""
 
@@ -85,16 +87,17 @@ class ExampleMultiStepResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: ExampleMultiStepVerifyRequest) -> ExampleMultiStepVerifyResponse:
         """Compare the answer with the expected values."""
-        expected, answer = body.expected_synonym_values, extracted_values(body.response)
+        expected = body.expected_synonym_values
+        answer = extracted_values(body.response)
         accuracy = answer == expected
-        overlap = len(set(answer) & set(expected)) / len(set(expected))
+        overlap = sum(value in answer for value in set(expected)) / len(expected)
         return ExampleMultiStepVerifyResponse(
             **dict(body),
             reward=float(accuracy),
-            parsed_synonym_values=answer,
+            parsed_synonym_values=read_values(answer),
             accuracy=accuracy,
             set_overlap=overlap,
-            original_term_minefield_hit=body.minefield_label_value in answer,
+            original_term_minefield_hit=body.minefield_label in answer or body.minefield_label_value in answer,
             order_instruction_following_failure=not accuracy and overlap == 1.0,
         )
 
@@ -104,11 +107,17 @@ def synonym_value(synonym: str) -> int:
     return sum(map(ord, synonym))
 
 
-def extracted_values(response: NeMoGymResponse) -> list[int]:
-    """Return the values of the last call of `extract_synonym_values`; none if the tool does not take its arguments."""
+def extracted_values(response: NeMoGymResponse) -> list[Any]:
+    """Return the values of the last call of `extract_synonym_values` as they were written; none if it has no list."""
     calls = [call for call in grading.function_calls(response) if call.name == "extract_synonym_values"]
+    values = (calls[-1].arguments or {}).get("synonym_values") if calls else None
+    return values if isinstance(values, list) else []
+
+
+def read_values(values: list[Any]) -> list[int]:
+    """Return `values` as the tool reads them, numbers in texts too; none if it would refuse them."""
     try:
-        return ExtractSynonymValuesRequest.model_validate(calls[-1].arguments if calls else None).synonym_values
+        return ExtractSynonymValuesRequest(synonym_values=values).synonym_values
     except ValidationError:
         return []
 

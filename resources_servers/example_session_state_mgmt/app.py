@@ -66,19 +66,19 @@ class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
     async def seed_session(
         self, request: Request, body: ExampleSessionStateMgmtSeedSessionRequest
     ) -> BaseSeedSessionResponse:
-        """Set up the counter of a session."""
-        self._counters[request.session[SESSION_ID_KEY]] = body.initial_count
+        """Set up the counter of a session; one that is there already keeps its count."""
+        self._counters.get_or_create(request.session[SESSION_ID_KEY], lambda: body.initial_count)
         return BaseSeedSessionResponse()
 
     async def increment_counter(self, request: Request, body: IncrementCounterRequest) -> IncrementCounterResponse:
-        """Add to the counter."""
-        count = self._counters.of_request(request)
-        self._counters[request.session[SESSION_ID_KEY]] = count + body.count
+        """Add to the counter, which is 0 in a session that was never seeded."""
+        session_id = request.session[SESSION_ID_KEY]
+        self._counters[session_id] = self._counters.get_or_create(session_id, int) + body.count
         return IncrementCounterResponse(success=True)
 
     async def get_counter_value(self, request: Request) -> GetCounterValueResponse:
         """Get what the counter shows."""
-        return GetCounterValueResponse(count=self._counters.of_request(request))
+        return GetCounterValueResponse(count=self._counters.get_or_create(request.session[SESSION_ID_KEY], int))
 
     async def verify(self, request: Request, body: ExampleSessionStateMgmtVerifyRequest) -> BaseVerifyResponse:
         """Compare the counter with the expected count."""

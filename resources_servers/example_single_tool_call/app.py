@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest environment with a tool: it tells the weather of a city, which is always cold.
 
-It shows how a tool becomes a route. Nothing is scored: every response is worth 1.
+It shows how a tool becomes a route. A response that calls the tool is worth 1, whatever the city.
 """
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from nemo_gym import grading
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 
 
@@ -24,7 +25,7 @@ class GetWeatherResponse(BaseModel):
 
 
 class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
-    """One tool, `get_weather`, and a verifier that always gives 1."""
+    """One tool, `get_weather`, and a verifier that asks whether it was called."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
 
@@ -39,8 +40,9 @@ class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
         return GetWeatherResponse(city=body.city, weather_description=f"The weather in {body.city} is cold.")
 
     async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
-        """Every response is worth 1."""
-        return BaseVerifyResponse(**dict(body), reward=1.0)
+        """Give 1 to a response that calls the tool."""
+        is_called = any(call.name == "get_weather" for call in grading.function_calls(body.response))
+        return BaseVerifyResponse(**dict(body), reward=float(is_called))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 `extraction` finds the answer in a reply; a row or the config of the server says how strict it is.
 """
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
@@ -25,18 +27,28 @@ class MCQAResourcesServerConfig(BaseResourcesServerConfig):
     """How answers are found, for all rows; None: as each row says."""
 
 
+def _require_texts(template_metadata: dict[str, Any]) -> dict[str, Any]:
+    patterns = template_metadata.get("output_regex")
+    if not all(isinstance(one, str) for one in (patterns if isinstance(patterns, list) else [patterns or ""])):
+        raise ValueError("output_regex must be a pattern or a list of patterns")
+    if not isinstance(template_metadata.get("answer_prefix") or "", str):
+        raise ValueError("answer_prefix must be a text")
+    return template_metadata
+
+
 class MCQARunRequest(BaseRunRequest):
     """A question with options."""
 
-    options: list[dict[str, str]]
-    """The options in order, each a letter and its text: `{"A": "nitrogen"}`."""
-    expected_answer: str
+    options: list[dict[str, str | None]] | None = None
+    """The options in order, each a letter and its text: `{"A": "nitrogen"}`. One without a text is not there."""
+    expected_answer: str | None = None
     """The right letter."""
     grading_mode: extraction.GradingMode = "strict_single_letter_boxed"
     uuid: str | int | None = None
     metadata: dict[str, Any] | None = None
-    template_metadata: grading.TemplateMetadata | None = None
-    """`output_regex`, a pattern or several, finds the answer where the prompt asks for a format of its own."""
+    template_metadata: Annotated[dict[str, Any], AfterValidator(_require_texts)] | None = None
+    """`output_regex`, a pattern or several, finds the answer where the prompt asks for a format of its own. In mode
+    `lenient_answer_colon_md`, `answer_prefix` is what a prompt in another language puts for `Answer:`."""
 
 
 class MCQAVerifyRequest(MCQARunRequest, BaseVerifyRequest):
@@ -58,12 +70,13 @@ class MCQAResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: MCQAVerifyRequest) -> MCQAVerifyResponse:
         """Give 1 if the letter that was found is the right one."""
-        text = grading.strip_thinking(grading.assistant_text(body.response))
         mode = self.config.grading_mode or body.grading_mode
-        options = extraction.index_options(body.options)
-        answer = extraction.extract_answer(text, options, mode, body.template_metadata)
-        is_right = answer is not None and answer == body.expected_answer.strip().upper()
-        return MCQAVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))
+        options = extraction.index_options(body.options or [])
+        answer = extraction.extract_answer(grading.answer_text(body.response), options, mode, body.template_metadata)
+        expected = (body.expected_answer or "").strip().upper()
+        is_right = answer is not None and answer == expected
+        row = {**dict(body), "expected_answer": expected}
+        return MCQAVerifyResponse(**row, extracted_answer=answer, reward=float(is_right))
 
 
 if __name__ == "__main__":

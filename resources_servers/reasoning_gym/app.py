@@ -49,7 +49,7 @@ class ReasoningGymVerifyResponse(BaseVerifyResponse):
 
     task_name: str
     score: float
-    extracted_answer: str | None
+    extracted_answer: str
 
 
 class ReasoningGymResourcesServer(SimpleResourcesServer):
@@ -71,10 +71,10 @@ class ReasoningGymResourcesServer(SimpleResourcesServer):
     async def verify(self, body: ReasoningGymVerifyRequest) -> ReasoningGymVerifyResponse:
         """Score the answer with the task's scorer."""
         task = body.metadata.source_dataset
-        answer = extract_answer(grading.assistant_text(body.response))
+        answer = extract_answer(grading.answer_text(body.response))
         entry = {"question": body.question, "answer": body.answer, "metadata": body.metadata.model_dump()}
         try:
-            score = await score_answer(self._pool, task, answer, entry) if answer else 0.0
+            score = await score_answer(self._pool, task, answer, entry)
         except UnknownTask as error:
             raise HTTPException(422, str(error)) from error
         return ReasoningGymVerifyResponse(

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the answer in a reply, and score it in a sandbox with its task's scorer."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import grading
 from nemo_gym.code_execution import COMMON_MODULES, CodePool, installed_packages
 from nemo_gym.errors import GymError
 
 INSIDE = Path(__file__).parent / "inside"
 MODULE = "reasoning_gym_scoring"
+_BOX = re.compile(r"\\boxed\{([^}]+)\}")
 
 
 class UnknownTask(GymError):
@@ -20,14 +21,21 @@ class ScorerError(GymError):
     """A task's scorer does not work, whatever the answer."""
 
 
-def extract_answer(text: str) -> str | None:
-    r"""Return the answer in a reply: from `<answer>` tags, else from the first `\boxed{}`, else all of it."""
-    said = grading.strip_thinking(text)
-    tagged = grading.tagged(said, "answer")
+def extract_answer(text: str) -> str:
+    r"""Return the answer in a reply: from the last `<answer>` tags, else from the first `\boxed{}`, else all of it."""
+    tagged = None
+    start = text.find("<answer>")
+    while start >= 0:
+        end = text.find("</answer>", start)
+        if end < 0:
+            break
+        tagged = text[start + len("<answer>") : end].strip()
+        start = text.find("<answer>", end)
     if tagged is not None:
         return tagged
-    boxes = grading.all_boxed(said)
-    return boxes[0] if boxes else said or None
+    # Without what follows the last brace: the search would read it once for every box that is never closed.
+    box = _BOX.search(text[: text.rfind("}") + 1])
+    return box[1].strip() if box else text.strip()
 
 
 def scorer_pool(workers: int, timeout_s: float) -> CodePool:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from resources_servers.structured_outputs.formats import ParseError, SchemaType, parse
-from resources_servers.structured_outputs.schemas import SchemaError, find_problem, list_types, make_strict
+from resources_servers.structured_outputs.schemas import InvalidSchema, SchemaError, find_problem, make_strict
 
 ErrorType = Literal[
     "empty_response",
@@ -28,31 +28,28 @@ class Finding(NamedTuple):
     error_message: str | None = None
 
 
-def check_text(text: str, schema_type: SchemaType, schema_str: str) -> Finding:
+def check_text(text: str, schema_type: SchemaType, schema_str: str, coerces_xml: bool = True) -> Finding:
     """All of `text` must be in the format and fit the schema."""
     try:
-        schema = _strict(schema_str)
-        problem = find_problem(parse(text, schema_type, schema), schema)
+        value = parse(text, schema_type, _make_strict(schema_str), coerces_xml=coerces_xml)
     except SchemaError as error:
         return Finding("schema_error", str(error))
     except ParseError as error:
         return Finding("parse_error", str(error))
-    return Finding() if problem is None else Finding("validation_error", problem)
+    return check_value(value, schema_str)
 
 
-def check_value(value: Any, schema_type: SchemaType, schema_str: str) -> Finding:
-    """A value must fit the schema; a text that stands for one is read first."""
+def check_value(value: Any, schema_str: str) -> Finding:
+    """A value must fit the schema."""
     try:
-        schema = _strict(schema_str)
-        is_text = isinstance(value, str) and (schema_type != "json" or "string" not in list_types(schema, schema))
-        if is_text:
-            return check_text(value, schema_type, schema_str)
-        problem = find_problem(value, schema)
+        problem = find_problem(value, _make_strict(schema_str))
     except SchemaError as error:
         return Finding("schema_error", str(error))
+    except InvalidSchema as error:
+        return Finding("validation_error", str(error))
     return Finding() if problem is None else Finding("validation_error", problem)
 
 
 @lru_cache(maxsize=512)
-def _strict(schema_str: str) -> Any:
+def _make_strict(schema_str: str) -> Any:
     return make_strict(schema_str)

@@ -40,6 +40,8 @@ CLUB_SCHEMA = {
         "members": {"type": "array", "items": ENTRY_SCHEMA},
     },
 }
+# In XML the schema names the root element too.
+RECORD_SCHEMA = {"type": "object", "properties": {"record": CLUB_SCHEMA}}
 
 
 def values() -> list[tuple[str, Any]]:
@@ -68,7 +70,7 @@ def solution(row: dict[str, Any]) -> list[Any]:
     """Return the turns of a model that answers `row`."""
     kind, value = next(one for one in values() if _row(*one) == row)
     if kind == "tool_call":
-        return [(TOOL_NAME, {PAYLOAD_KEY: value})]
+        return [(TOOL_NAME, {PAYLOAD_KEY: value}), "It is saved."]
     return [written(kind, value)]
 
 
@@ -119,7 +121,7 @@ def _facts(value: Any) -> str:
 
 
 def _row(kind: str, value: Any) -> dict[str, Any]:
-    schema = LIST_SCHEMA if kind == "csv" else CLUB_SCHEMA
+    schema = {"csv": LIST_SCHEMA, "xml": RECORD_SCHEMA}.get(kind, CLUB_SCHEMA)
     is_call = kind == "tool_call"
     how = f"Call the tool `{TOOL_NAME}` with it." if is_call else "Reply with it alone, and no code block around it."
     shape = "one line of names, then one line for each person" if kind == "csv" else "all properties are required"

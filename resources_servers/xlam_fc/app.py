@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Function calling in the format of xLAM: a question, some tools, and the calls that answer it.
 
-A response is worth 1 if it makes exactly the expected calls, in any order. No call is executed: a tool of any name says
-so, for agents that continue.
+A response is worth 1 if it makes the expected calls and no others, in any order. No call is executed: a tool of any
+name says so, for agents that continue.
 """
 
 from typing import Annotated, Any
@@ -12,21 +12,45 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
-from resources_servers.xlam_fc.matching import Call, is_same_set
+from resources_servers.xlam_fc.matching import Call, count_matches, parse_arguments
+
+
+def _parse_expected_arguments(value: Any) -> Any:
+    return parse_arguments(value) if isinstance(value, str) else value
 
 
 class ExpectedCall(BaseModel):
     """A call that belongs to the right answer."""
 
     name: str
-    arguments: Annotated[dict[str, Any], BeforeValidator(grading.parse_json_text)] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], BeforeValidator(_parse_expected_arguments)] = Field(default_factory=dict)
+    """A dict, or JSON text of one; other text asks for no arguments."""
 
 
 class XlamFcVerifyRequest(BaseVerifyRequest):
     """A question and the calls that answer it."""
 
-    expected_answers: Annotated[list[ExpectedCall], BeforeValidator(grading.parse_json_text), Field(min_length=1)]
+    expected_answers: Annotated[list[ExpectedCall], BeforeValidator(grading.parse_json_text)] = Field(
+        default_factory=list
+    )
+    """The calls, or JSON text of them; none if no tool may be called."""
     id: int | str | None = None
+
+
+class MadeCall(BaseModel):
+    """A call that the model made."""
+
+    name: str
+    arguments: Any
+
+
+class XlamFcVerifyResponse(BaseVerifyResponse):
+    """The reward, and the calls that it comes from."""
+
+    num_expected: int
+    num_predicted: int
+    num_correct: int
+    predicted_calls: list[MadeCall]
 
 
 class NotCarriedOut(BaseModel):
@@ -50,11 +74,20 @@ class XlamFcResourcesServer(SimpleResourcesServer):
         """Note a call."""
         return NotCarriedOut()
 
-    async def verify(self, body: XlamFcVerifyRequest) -> BaseVerifyResponse:
+    async def verify(self, body: XlamFcVerifyRequest) -> XlamFcVerifyResponse:
         """Give 1 if the calls are the expected ones, no more and no fewer."""
-        made = [Call(call.name, call.arguments) for call in grading.function_calls(body.response)]
+        items = [item for item in body.response.output if item.type == "function_call"]
+        made = [Call(item.name, parse_arguments(item.arguments)) for item in items]
         expected = [Call(call.name, call.arguments) for call in body.expected_answers]
-        return BaseVerifyResponse(**dict(body), reward=float(is_same_set(made, expected)))
+        correct = count_matches(made, expected)
+        return XlamFcVerifyResponse(
+            **dict(body),
+            num_expected=len(expected),
+            num_predicted=len(made),
+            num_correct=correct,
+            predicted_calls=[MadeCall(name=call.name, arguments=call.arguments) for call in made],
+            reward=float(correct == len(expected) == len(made)),
+        )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,6 @@ RECORDED = (
     "calendar",
     "code_gen",
     "equivalence_llm_judge",
-    "example_tool_call_multireward",
     "instruction_following",
     "math_advanced_calculations",
     "math_with_code",
@@ -64,7 +63,6 @@ RECORDED = (
     "mcqa",
     "reasoning_gym",
     "string_match",
-    "structured_outputs",
     "workplace_assistant",
     "xlam_fc",
 )

@@ -101,8 +101,9 @@ async def test_a_hand_begins_with_two_cards_and_one_of_the_dealers():
     step = await played(row())
     game = Game.dealt(seed_of(row()))
     assert step["observation"] == (
-        f"Your hand: {game.player[0]}, {game.player[1]} (value {value(game.player)}). "
-        f"The dealer shows: {game.dealer[0]}. Hit or stand?"
+        f"Your hand: [{game.player[0]}, {game.player[1]}] = {value(game.player)}\n"
+        f"The dealer shows: {game.dealer[0]}\n"
+        f"Answer with {HIT} or {STAND}."
     )
     assert step["info"].items() >= {"player": game.player, "dealer": game.dealer[:1]}.items()
 
@@ -123,6 +124,7 @@ async def test_hitting_goes_on_until_bust():
     first = await played(row(seed), HIT)
     assert (first["reward"], first["terminated"], len(first["info"]["player"])) == (0.0, False, 3)
     assert "Your hand: " in first["observation"]
+    assert first["observation"].endswith(f"Answer with {HIT} or {STAND}.")
     last = await played(row(seed), HIT, HIT)
     assert (last["reward"], last["terminated"], last["info"]["result"]) == (-1.0, True, "bust")
     assert len(last["info"]["dealer"]) == 2, "the dealer need not draw"
@@ -231,14 +233,14 @@ async def test_repeats_of_a_row_without_a_seed_differ_through_the_agent():
 
 
 @pytest.mark.parametrize(
-    "said", [HIT, "<ACTION> Hit </ACTION>", f"First {STAND}, no: {HIT}", f"<think>{STAND}</think>{HIT}"]
+    "said", [HIT, "<ACTION> Hit </ACTION>", f"{HIT} or rather {STAND}", f"<think>{STAND}</think>{HIT}"]
 )
 def test_a_hit_is_a_hit(said):
     assert hits(said)
 
 
 @pytest.mark.parametrize(
-    "said", ["", "hit", STAND, f"{HIT} or rather {STAND}", "<action>double</action>", f"<think>{HIT}"]
+    "said", ["", "hit", STAND, f"First {STAND}, no: {HIT}", "<action>double</action>", f"<think>{HIT}"]
 )
 def test_everything_else_stands(said):
     assert not hits(said)
@@ -255,7 +257,7 @@ def test_whatever_a_model_says_is_an_action(said):
     assert hits(said) in (True, False)
 
 
-@pytest.mark.parametrize("said", ["<action>" * 125_000, f"<action>{' ' * 1_000_000}hit", HIT * 50_000 + STAND])
+@pytest.mark.parametrize("said", ["<action>" * 125_000, f"<action>{' ' * 1_000_000}hit", STAND + HIT * 50_000])
 def test_a_megabyte_is_read_at_once(said):
     assert not hits(said)
 

@@ -53,8 +53,10 @@ async def reward(said: Any, state: dict[str, Any] = TWO) -> Any:
     "said",
     [
         calendar(("9am", 60), ("10am", 30)),
-        calendar(("10:00 AM", 60), ("4:30pm", 30)),
-        calendar(("09:00", "60"), ("16:30", 30.0)),
+        calendar(("10:00 am", 60), (" 4:30 pm", 30)),
+        calendar(("09:00", 60), ("16:30", 30.0)),
+        '{"events": ' + calendar(("9am", 60), ("10am", 30), where={"room": 1}).partition(": ")[2] + "}",
+        "easy</think>" + calendar(("9am", 60), ("10am", 30)),
         f"Some [notes] and [1, 2].\n```json\n{calendar(('9am', 60), ('12pm', 30))}\n```\nAnd [{{}}] after it.",
     ],
 )
@@ -75,6 +77,14 @@ async def test_any_calendar_that_keeps_to_everything_is_worth_one(said):
         (calendar(("9am", 45), ("10am", 30)), "a duration is wrong"),
         (calendar(("9am", 60), ("10am", None)), "a duration is missing"),
         (calendar(("9am", 60), ("10am", True)), "a duration is no number"),
+        (calendar(("9am", 60), ("10am", "30")), "a duration is a text"),
+        (calendar(("9am", 60), ("10AM", 30)), "a time is in capitals"),
+        (calendar(("9am", 60), ("10:75am", 30)), "a time does not exist"),
+        (calendar(("9am", 60), ("10 a.m.", 30)), "a time has dots"),
+        (calendar(("09:00", 60), ("10:00:00", 30)), "a time has seconds"),
+        (calendar(("9am", 60), ("10am", 30)).replace('"', "'"), "it is no JSON"),
+        ("A [note {x}]. " + calendar(("9am", 60), ("10am", 30)), "the first list is no JSON"),
+        (calendar(("9am", 60), ("10am", 30)) + "</think>", "it is thinking"),
         (calendar(("10:30am", 60), ("9am", 30)), "one is not over in time"),
         (calendar(("9am", 60), ("8am", 30)), "one is before the day begins"),
         (calendar(("9am", 60), ("4:45pm", 30)), "one is not over when the day ends"),
@@ -93,9 +103,40 @@ async def test_no_answer_is_worth_nothing(response):
     assert await reward(response) == 0.0
 
 
-@pytest.mark.parametrize("said", ["", "Nothing to do.", calendar(("9am", 60))])
-async def test_where_nothing_is_expected_anything_is_right(said):
+@pytest.mark.parametrize("said", ["Nothing to do.", calendar(("9am", 60))])
+async def test_where_nothing_is_expected_any_answer_is_right(said):
     assert await reward(said, {}) == 1.0
+
+
+@pytest.mark.parametrize("said", ["", reply(), reply(reasoning("x")), "<think>x</think>Nothing to do."])
+async def test_where_nothing_is_expected_silence_and_thinking_are_wrong(said):
+    assert await reward(said, {}) == 0.0
+
+
+async def test_only_the_last_item_is_read():
+    right = calendar(("9am", 60), ("10am", 30))
+    assert await reward(reply("Here it is.", right)) == 1.0
+    assert await reward(reply(right, "That is all.")) == 0.0
+    assert await reward(reply(right, tool_call("x", "{}"))) == 0.0
+
+
+async def test_an_event_that_is_listed_twice_is_wrong():
+    events = json.loads(calendar(("9am", 60), ("10am", 30)).partition(": ")[2])
+    assert await reward(json.dumps([*events, events[0]])) == 0.0
+
+
+@pytest.mark.parametrize("more", [{"event_name": "x [y]"}, {"attendees": ["Ada"]}])
+async def test_brackets_within_an_event_are_fine(more):
+    assert await reward(calendar(("9am", 60), ("10am", 30), **more)) == 1.0
+
+
+async def test_events_are_expected_by_their_keys():
+    state = {"7": {"duration": 30, "constraint": None, **DAY}}
+    assert await reward('[{"event_id": 7, "start_time": "9am", "duration": 30}]', state) == 1.0
+
+
+async def test_a_constraint_in_other_words_asks_for_nothing():
+    assert await reward(calendar(("9am", 60)), expected((60, "around noon"))) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +158,6 @@ async def test_each_constraint_has_its_bounds(constraint, right, wrong):
 @pytest.mark.parametrize(
     "event",
     [
-        {"constraint": "around noon"},
         {"constraint": "before lunch"},
         {"min_time": "25:00"},
         {"max_time": "13pm"},
@@ -155,7 +195,7 @@ async def test_many_at_once_keep_their_answers():
 
 def wishes_of(row: dict[str, Any]) -> list[Wish]:
     request = CalendarVerifyRequest.model_validate({**row, "response": reply()})
-    return [event.wish() for event in request.exp_cal_state.values()]
+    return [event.wish(event_id) for event_id, event in request.exp_cal_state.items()]
 
 
 def test_every_gold_answer_passes():
@@ -211,9 +251,7 @@ def test_a_text_is_a_time_of_day_or_an_error(text):
     assert 0 <= time <= 24 * 60
 
 
-@pytest.mark.parametrize(
-    ("text", "time"), [("12am", 0), ("12pm", 720), ("12:30 a.m.", 30), ("24:00", 1440), ("0:05", 5)]
-)
+@pytest.mark.parametrize(("text", "time"), [("12am", 0), ("12pm", 720), ("12:30 am", 30), ("24:00", 1440), ("0:05", 5)])
 def test_times_are_read_as_people_write_them(text, time):
     assert minutes(text) == time
 

@@ -87,6 +87,19 @@ async def test_values_in_the_wrong_order_are_wrong_by_their_order_only():
     assert result.order_instruction_following_failure
 
 
+async def test_numbers_in_texts_are_read_but_not_right():
+    result = await scored(hand_in([str(value) for value in EXPECTED]))
+    assert (result.reward, result.parsed_synonym_values) == (0.0, EXPECTED)
+
+
+async def test_whole_floats_are_numbers_like_others():
+    assert (await scored(hand_in([float(value) for value in EXPECTED]))).reward == 1.0
+
+
+async def test_the_term_itself_is_a_mine_too():
+    assert (await scored(hand_in(["Hot", 711]))).original_term_minefield_hit
+
+
 async def test_half_of_the_values_are_half_an_overlap():
     result = await scored(hand_in([407, 1]))
     assert (result.reward, result.set_overlap) == (0.0, 0.5)

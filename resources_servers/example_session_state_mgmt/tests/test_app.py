@@ -63,11 +63,19 @@ def test_sessions_have_counters_of_their_own(app):
     assert (shown(one), shown(other)) == (1, 100)
 
 
-def test_seeding_a_session_again_begins_anew(app):
+def test_seeding_a_session_again_keeps_its_count(app):
     client = session(app, 3)
     client.post("/increment_counter", json={"count": 1})
     client.post("/seed_session", json={"initial_count": 7})
-    assert shown(client) == 7
+    assert shown(client) == 4
+
+
+def test_without_a_seed_a_counter_begins_at_zero(app):
+    client = TestClient(app)
+    client.post("/increment_counter", json={"count": 2})
+    assert shown(client) == 2
+    assert reward(client, expected_count=2) == 1.0
+    assert shown(TestClient(app)) == 0
 
 
 def test_the_count_that_was_asked_for_is_worth_one(app):
@@ -86,16 +94,8 @@ def test_a_counter_that_nobody_touched_is_worth_nothing(app):
     assert reward(session(app, 3), expected_count=5) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/increment_counter", {"count": 1}),
-        ("/get_counter_value", {}),
-        ("/verify", {**ANSWERED, "expected_count": 1}),
-    ],
-)
-def test_a_session_that_was_never_seeded_is_an_error_that_says_so(app, path, body):
-    answer = TestClient(app).post(path, json=body)
+def test_a_session_without_a_counter_is_a_failure_and_not_a_score(app):
+    answer = TestClient(app).post("/verify", json={**ANSWERED, "expected_count": 1})
     assert answer.status_code == 400
     assert "hint: call /seed_session first" in answer.json()["detail"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tool and a verifier that is always content."""
+"""One tool and a verifier that asks whether it was called."""
 
 import json
 from unittest.mock import MagicMock
@@ -42,13 +42,20 @@ def test_a_call_without_a_city_is_refused(client):
 
 
 @pytest.mark.parametrize(
-    "response", [reply("It is cold."), reply("It is hot."), reply(), reply(tool_call("get_weather", "{not json"))]
+    ("response", "reward"),
+    [
+        (reply(tool_call("get_weather", {"city": "Lima"}), "It is cold."), 1.0),
+        (reply(tool_call("get_weather", "{not json")), 1.0),
+        (reply(tool_call("Get_Weather", {"city": "Lima"})), 0.0),
+        (reply("It is cold."), 0.0),
+        (reply(), 0.0),
+    ],
 )
-def test_every_response_is_worth_one(client, response):
+def test_a_response_that_calls_the_tool_is_worth_one(client, response, reward):
     task = {"responses_create_params": asked("How is the weather in Lima?").model_dump(exclude_unset=True)}
     scored = client.post("/verify", json={**task, "response": response.model_dump()}).json()
     assert set(scored) == {"responses_create_params", "response", "reward"}
-    assert scored["reward"] == 1.0
+    assert scored["reward"] == reward
     assert scored["response"]["output"] == response.model_dump()["output"]
 
 

@@ -12,7 +12,6 @@ from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.example_tool_call_multireward import generate_data
 from resources_servers.example_tool_call_multireward.app import ExampleToolCallMultirewardResourcesServer as Server
-from resources_servers.example_tool_call_multireward.schema import fits
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 ROW = generate_data.rows()[0]
@@ -39,20 +38,21 @@ def booking(**changes: Any) -> Any:
     ("parts", "scores"),
     [
         ([booking()], (1, 1, 1, 3)),
-        (["I book it.", booking()], (1, 1, 1, 3)),
+        (["I book it.", booking()], (1, 1, 0, 2)),
+        ([booking(), ""], (1, 1, 0, 2)),
+        ([reasoning("I book it."), booking()], (1, 1, 1, 3)),
         ([booking(guests=5)], (0, 1, 1, 2)),
-        ([booking(guests="4")], (0, 0, 1, 1)),
-        ([booking(hour=19.5)], (0, 0, 1, 1)),
+        ([booking(guests="4")], (0, 1, 1, 2)),
         ([booking(hour=19.0)], (1, 1, 1, 3)),
-        ([booking(guests=True)], (0, 0, 1, 1)),
-        ([booking(note="by the window")], (0, 0, 1, 1)),
+        ([booking(note="by the window")], (1, 1, 1, 3)),
         ([booking(), booking()], (1, 1, 0, 2)),
-        ([booking(guests="4"), booking()], (0, 0, 0, 0)),
-        ([tool_call("send_parcel", {"to": "Ines", "speed": "faster"})], (0, 0, 1, 1)),
-        ([tool_call("send_parcel", {"to": "Ines", "speed": "fast"})], (0, 1, 1, 2)),
-        ([tool_call("no_such_tool", {})], (0, 0, 1, 1)),
-        ([tool_call("book_table", "{no")], (0, 0, 0, 0)),
-        ([tool_call("book_table", "[4]")], (0, 0, 0, 0)),
+        ([booking(guests="4"), booking()], (1, 1, 0, 2)),
+        ([tool_call("book_table", {"guests": 4}), booking()], (1, 0, 0, 1)),
+        ([tool_call("book_table", {"guests": 4})], (0, 0, 1, 1)),
+        ([tool_call("send_parcel", {"to": "Ines", "speed": "faster"})], (0, 1, 1, 2)),
+        ([tool_call("no_such_tool", {})], (0, 1, 1, 2)),
+        ([tool_call("book_table", "{no")], (0, 0, 1, 1)),
+        ([tool_call("book_table", "[4]")], (0, 0, 1, 1)),
         (["book_table('Vela', 4, 19)"], (0, 0, 0, 0)),
         ([reasoning("book_table")], (0, 0, 0, 0)),
         ([], (0, 0, 0, 0)),
@@ -62,18 +62,32 @@ async def test_each_part_is_scored_by_itself(parts, scores):
     assert await scored(*parts) == scores
 
 
-async def test_a_row_without_tools_has_no_valid_call():
-    assert await scored(booking(), responses_create_params=asked("?")) == (1, 0, 1, 2)
+async def test_a_row_without_tools_requires_no_arguments():
+    assert await scored(booking(), responses_create_params=asked("?")) == (1, 1, 1, 3)
 
 
-async def test_a_row_without_an_expected_call_is_refused():
+async def test_a_row_without_an_expected_call_has_no_right_one():
+    assert await scored(booking(), expected_call=None) == (0, 1, 1, 2)
+
+
+async def test_a_missing_argument_is_null():
+    expected = {"name": "book_table", "arguments": {**RIGHT, "note": None}}
+    assert (await scored(booking(), expected_call=expected))[0] == 1
+
+
+async def test_the_parts_and_the_calls_are_fields_of_the_result():
     async with running(multireward=Server) as client:
-        body = {"responses_create_params": asked("?"), "response": reply("x")}
-        assert (await client.post("multireward", "/verify", json=body)).status == 422
+        body = {**ROW, "response": reply(booking(guests=5), tool_call("x", "{no"))}
+        result = await get_response_json(await client.post("multireward", "/verify", json=body))
+    assert (result["correctness"], result["schema_valid"], result["format"]) == (0.0, 1.0, 0.0)
+    assert result["predicted_calls"] == [
+        {"name": "book_table", "arguments": {**RIGHT, "guests": 5}},
+        {"name": "x", "arguments": {}},
+    ]
 
 
 async def test_rollouts_at_once_have_the_full_reward_for_the_expected_call():
-    refs = agent_config("multireward")
+    refs = agent_config("multireward", max_steps=1)
 
     async def played(row: dict[str, Any]) -> Any:
         servers = {
@@ -87,26 +101,6 @@ async def test_rollouts_at_once_have_the_full_reward_for_the_expected_call():
     rollouts = await asyncio.gather(*map(played, generate_data.rows() * 3))
     assert [one["reward"] for one in rollouts] == [3.0] * 15
     assert rollouts[0]["response"]["output"][1]["output"] == '{"output":"book_table: done"}'
-
-
-@pytest.mark.parametrize(
-    ("value", "schema", "is_fitting"),
-    [
-        ([1, 2], {"type": "array", "items": {"type": "integer"}}, True),
-        ([1, "2"], {"type": "array", "items": {"type": "integer"}}, False),
-        (None, {"type": ["string", "null"]}, True),
-        (3, {"minimum": 4}, False),
-        (3, {"maximum": 3}, True),
-        ("a", {"const": "b"}, False),
-        ({"a": {"b": 1}}, {"properties": {"a": {"required": ["c"]}}}, False),
-        ({"a": 1}, {"additionalProperties": {"type": "string"}}, False),
-        (1, {"type": "no_such_type"}, False),
-        (1, True, True),
-        (1, False, False),
-    ],
-)
-def test_what_fits_a_schema(value, schema, is_fitting):
-    assert fits(value, schema) is is_fitting
 
 
 @given(st.text(), st.text())

@@ -12,6 +12,7 @@ from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, reasoning, reply, running, tool_call
 from resources_servers.string_match import generate_data
 from resources_servers.string_match.app import StringMatchResourcesServer, extract_answer
+from resources_servers.string_match.comparison import score_answer
 
 MODES = ("boxed", "final_answer", "last_line", "full_response")
 
@@ -30,7 +31,10 @@ async def scored(said: Any, **row: Any) -> dict[str, Any]:
     ("mode", "said"),
     [
         ("boxed", r"\boxed{green}, no: \boxed{blue  sky}"),
-        ("final_answer", "Hm.\n**Final answer:** Blue sky"),
+        ("boxed", r"\boxed{\text{ \text{Blue Sky} }} and \boxed{cut off"),
+        ("final_answer", "Final answer: green\nAnswer: Blue sky. "),
+        ("final_answer", "Final  Answer：\n\nBlue sky..."),
+        ("final_answer", r"The final answer is \boxed{Blue Sky}"),
         ("last_line", "It is\n\n  blue sky \n\n"),
         ("full_response", "<think>green?</think>BLUE SKY"),
     ],
@@ -47,6 +51,10 @@ async def test_the_expected_text_in_its_place_is_worth_one(mode, said):
         ("boxed", "blue sky"),
         ("boxed", r"\boxed{sky blue}"),
         ("final_answer", "blue sky"),
+        ("final_answer", "**Final answer:** blue sky"),
+        ("final_answer", "The final answer is: blue sky"),
+        ("final_answer", r"Answer: green \boxed{blue sky}"),
+        ("full_response", "**blue sky**"),
         ("last_line", "blue sky\nI think"),
         ("full_response", "It is blue sky"),
     ],
@@ -67,7 +75,34 @@ async def test_case_counts_where_the_row_says_so(said, reward):
     assert (await scored(said, case_sensitive=True))["reward"] == reward
 
 
-@pytest.mark.parametrize("row", [{"expected_answer": ""}, {"extraction_mode": "somewhere"}])
+@pytest.mark.parametrize("said", ['"Blue Sky"', "Blue Sky.", "Blue  Sky"])
+async def test_where_case_counts_every_character_does(said):
+    assert (await scored(said, case_sensitive=True, extraction_mode="full_response"))["reward"] == 0.0
+
+
+@pytest.mark.parametrize("said", ["Answer: .", r"\boxed{}", "no answer"])
+async def test_an_empty_expectation_is_never_met(said):
+    assert (await scored(said, expected_answer=""))["reward"] == 0.0
+
+
+async def test_an_answer_is_looked_for_after_its_label_unless_the_row_says_otherwise():
+    assert (await scored("Answer: Blue Sky"))["reward"] == 1.0
+
+
+async def test_parts_and_messages_are_separate_lines():
+    parts = [{"type": "output_text", "text": text, "annotations": []} for text in ("It is", "Blue Sky")]
+    response = reply("x").model_dump()
+    response["output"][0]["content"] = parts
+    assert (await scored(response, extraction_mode="last_line"))["extracted_answer"] == "Blue Sky"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("said", [r"<think>Answer: \boxed{Blue Sky}</think>", r"<think>Answer: \boxed{Blue Sky}"])
+async def test_an_answer_in_the_thinking_alone_is_none(said, mode):
+    assert (await scored(said, extraction_mode=mode))["reward"] == 0.0
+
+
+@pytest.mark.parametrize("row", [{"expected_answer": None}, {"extraction_mode": "somewhere"}])
 async def test_a_row_that_cannot_be_graded_is_refused_by_name(row):
     async with running(string_match=StringMatchResourcesServer) as client:
         refused = await client.post("string_match", "/verify", json=body("x", **row))
@@ -96,9 +131,21 @@ async def test_every_gold_answer_passes():
 def test_whatever_a_model_says_is_a_text_or_nothing(said, mode):
     answer = extract_answer(said, mode)
     assert answer is None or answer in said
+    assert score_answer(answer or "", said, case_sensitive=False) in (0.0, 0.98, 1.0)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("said", [r"\boxed{" * 50_000, "Final answer: " * 70_000, "\n" * 1_000_000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        r"\boxed{" * 50_000,
+        r"\boxed{" + r"\text{" * 160_000 + "}" * 160_001,
+        "Final answer: " * 70_000,
+        "\n" * 1_000_000,
+        "1" * 1_000_000,
+    ],
+)
 def test_a_megabyte_of_nonsense_is_read_at_once(said, mode):
-    assert extract_answer(said, mode) != "Blue Sky"
+    answer = extract_answer(said, mode) or ""
+    assert score_answer(answer, "Blue Sky", case_sensitive=False) == 0.0
+    assert score_answer(said, "Blue Sky", case_sensitive=False) == 0.0
