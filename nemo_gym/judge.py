@@ -178,7 +178,9 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         try:
             return await call(*args, **kwargs)
         except JudgeError as error:
-            LOG.warning("an answer could not be judged: %s", error, exc_info=error)
+            # Where a judge was asked that did not decide leads nowhere.
+            trace = None if isinstance(error, NoVerdict) else error
+            LOG.warning("an answer could not be judged: %s", error, exc_info=trace)
             # Log-probs may be -inf, which plain JSON cannot hold; this writes null.
             return json_reply(200, _build_failure(_find_body(signature, args, kwargs), error))
 
