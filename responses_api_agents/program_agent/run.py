@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from string import Template
 from typing import Any
 
@@ -20,11 +20,13 @@ from responses_api_agents.program_agent.gateway import RolloutGateway
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
 from responses_api_agents.program_agent.rollout_folder import RolloutFolder
 from responses_api_agents.program_agent.workspace import (
+    CopyLimits,
     WorkspaceChange,
     collect_change,
     copy_workspace,
     is_regular,
     matches,
+    show_name,
 )
 
 WORKSPACE = "/workspace"
@@ -272,13 +274,13 @@ def _record_end(
 
 def _collect(outcome: ProgramOutcome, config: ProgramAgentConfig, before: Path, after: Path, raw: Any) -> None:
     """Collect what the program left, from its real folders: all of its processes have ended."""
-    left_out = copy_workspace(raw.work, after, config.max_disk_mib * 2**20)
+    left_out = copy_workspace(raw.work, after, CopyLimits(bytes=config.max_disk_mib * 2**20))
     outcome.change = collect_change(
         before, after, leave_out=config.leave_out, patterns=config.collect, max_bytes=config.max_collected_bytes
     )
     left_out = [name for name in left_out if not matches(name, config.leave_out)]
     outcome.change.left_out = sorted({*outcome.change.left_out, *left_out})
-    outcome.change.deleted = [name for name in outcome.change.deleted if name not in left_out]
+    outcome.change.deleted = [name for name in outcome.change.deleted if not os.path.lexists(raw.work / name)]
     if config.artifacts:
         outcome.artifacts = _read_artifacts(raw.tmp / Path(HOME).name, config.artifacts)
 
@@ -295,8 +297,9 @@ def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
             if room > 0 and any(fnmatch.fnmatch(label, pattern) for pattern in wanted) and is_regular(path):
                 with contextlib.suppress(OSError), path.open("rb") as file:
                     file.seek(max(path.stat().st_size - room, 0))
-                    found[label] = file.read(room).decode("utf-8", errors="replace")
-                    room -= len(found[label])
+                    shown = show_name(PurePosixPath(label))
+                    found[shown] = file.read(room).decode("utf-8", errors="replace")
+                    room -= len(found[shown])
     return found
 
 
