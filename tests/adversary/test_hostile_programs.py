@@ -135,3 +135,20 @@ def test_a_deep_folder_of_a_killed_run_is_removed_by_the_next(tmp_path, monkeypa
         assert os.listdir(tmp_path) == []
     finally:
         remove_folder(str(left))  # pytest could not
+
+
+@pytest.mark.fault(
+    place="Program in a sandbox",
+    fault="It opens a user namespace, whoever runs the agent, in which it would have more of the kernel to attack",
+    outcome="It is refused, by `clone`, `clone3` and `unshare`; threads and processes work.",
+)
+async def test_a_program_opens_no_user_namespace():
+    row = await leave("""
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+clone = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+print(libc.unshare(0x10000000), libc.syscall(clone, 0x10000000 | 17, 0, 0, 0, 0), libc.syscall(435, 0, 0))
+print(subprocess.run(["unshare", "-Ur", "echo", "opened"], capture_output=True, text=True).stdout or "refused")
+threading.Thread(target=print, args=["threads work"]).start()
+""")
+    assert row["program"]["stdout"].splitlines() == ["-1 -1 -1", "refused", "threads work"]
