@@ -126,6 +126,7 @@ class ProgramAgent(EnvironmentAgent):
         upstream = Upstream(
             model_server=config.model_server.name,
             session_path=urlsplit(model.base_url).path.removesuffix("/v1"),
+            session_key=model.api_key,
             model_name=model.model,
             tools_server=config.resources_server.name,
             tools_path=tools.get("url_path"),

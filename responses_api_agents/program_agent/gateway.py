@@ -81,6 +81,7 @@ class Upstream:
     model_server: str
     session_path: str
     """The session of the rollout at the model server, without `/v1`."""
+    session_key: str
     model_name: str
     tools_server: str
     tools_path: str | None = None
@@ -129,7 +130,9 @@ class RolloutGateway:
             return _refuse(404, f"{request.method} {request.path} is not available to this rollout")
         if reason := self.budget.take_call():
             return _refuse(429, f"out of budget: {reason}", {"x-should-retry": "false"})
-        return await self._forward(request, upstream.model_server, upstream.session_path + path, {}, is_model_call=True)
+        path = upstream.session_path + path
+        key = {"x-api-key": upstream.session_key}
+        return await self._forward(request, upstream.model_server, path, key, is_model_call=True)
 
     async def _forward(
         self, request: web.Request, server: str, path: str, headers: Mapping[str, str], *, is_model_call: bool = False
