@@ -251,17 +251,24 @@ def show_name(path: PurePosixPath) -> str:
 
 
 def collect_change(
-    before: Path, after: Path, *, leave_out: Sequence[str], patterns: Sequence[str], max_bytes: int
+    before: Path,
+    after: Path,
+    *,
+    leave_out: Sequence[str],
+    patterns: Sequence[str],
+    max_bytes: int,
+    give_up_at_s: float = math.inf,
 ) -> WorkspaceChange:
     """Compare two states of a workspace.
 
     `leave_out` are patterns of files to ignore, `patterns` of those to return in full, up to `max_bytes`.
+    At `give_up_at_s`, on the clock of `time.monotonic`, the rest is left out.
     """
     old, new = dict(_walk(before, leave_out)), dict(_walk(after, leave_out))
     change = WorkspaceChange(deleted=sorted(old.keys() - new.keys()), path=str(after))
     room, diffs = max_bytes, list[str]()
     for name in sorted(new):
-        if new[name].stat().st_size > max_bytes:
+        if new[name].stat().st_size > max_bytes or time.monotonic() >= give_up_at_s:
             change.left_out.append(name)
             continue
         content, previous = new[name].read_bytes(), old[name].read_bytes() if name in old else None

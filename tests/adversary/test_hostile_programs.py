@@ -152,3 +152,51 @@ print(subprocess.run(["unshare", "-Ur", "echo", "opened"], capture_output=True, 
 threading.Thread(target=print, args=["threads work"]).start()
 """)
     assert row["program"]["stdout"].splitlines() == ["-1 -1 -1", "refused", "threads work"]
+
+
+LAST_ACTS = {
+    "a malformed call": "try: ask('/v1/chat/completions', messages='nonsense')\nexcept urllib.error.HTTPError: pass",
+    "a call it does not wait for": (
+        "request = b'POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\ncontent-length: 9\\r\\n\\r\\n'\n"
+        "socket.create_connection(('127.0.0.1', int(os.environ['ROOT'].rpartition(':')[2]))).sendall(request)\n"
+        "time.sleep(0.2)"
+    ),
+    "an exit code": "sys.exit(1)",
+}
+
+
+@pytest.mark.fault(
+    place="Program in a sandbox",
+    fault="It fails on purpose after its work: a malformed last model call, an exit code, an exceeded limit",
+    outcome="The verifier scores what it left; what it did wrong is in the row, and no fault of the endpoint.",
+)
+@pytest.mark.parametrize("how", LAST_ACTS)
+async def test_a_program_cannot_decide_not_to_be_scored(how):
+    row = await leave(LAST_ACTS[how])
+    assert "_ng_failure_class" not in row, row["_ng_failure_message"]
+    assert row["reward"] == 1.0
+
+
+async def test_a_program_that_fails_gets_the_configured_reward():
+    row = await leave("sys.exit(1)", program_fault_reward=-0.5)
+    assert row["reward"] == -0.5
+    assert row["program"]["fault"]["kind"] == "program_failed"
+
+
+@pytest.mark.fault(
+    place="Program's workspace",
+    fault="Too many files, folders too deep, or more than can be copied in time",
+    outcome="What is beyond the bounds of the config is named in `left_out`; the rest is scored.",
+)
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"max_workspace_files": 5}, "more than 5 files"),
+        ({"max_workspace_depth": 1}, "a/b/"),
+        ({"collect_timeout_s": 1e-9}, "it took too long"),
+    ],
+)
+async def test_collecting_a_workspace_is_bounded(bounds, says):
+    row = await leave("os.makedirs('a/b/c')\nfor n in range(9): open(f'a/b/{n}', 'w')", **bounds)
+    assert "_ng_failure_class" not in row
+    assert says in " ".join(row["left_out"])
