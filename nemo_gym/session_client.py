@@ -2,6 +2,7 @@
 """The trainer's side of a session gateway: open sessions, set rewards, fetch what agents left behind.
 
 sessions = SessionClient()                             # of the model server `policy_model`
+opened = await sessions.create("rollout-17")           # opened["api_key"] is the key for the agent's client
 base_url = sessions.url_for("rollout-17") + "/v1"      # for an agent's OpenAI client; Anthropic's: without /v1
 await sessions.set_reward("rollout-17", 1.0)
 rollout = await sessions.fetch_rollout("rollout-17")
@@ -42,9 +43,9 @@ class SessionClient:
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Open a session; return its `id`, and an `api_key` that stands for it where an agent cannot be given a path.
+        """Open a session; return its `id`, and the `api_key` that all of its agent's calls must have.
 
-        Only needed for labels and keys: otherwise a session begins with its first call.
+        The key also stands for the session where an agent cannot be given a path.
         """
         labels = {"task_index": task_index, "rollout_index": rollout_index, "agent": agent}
         return await self._call("POST", "", {"id": session_id, **labels, "metadata": dict(metadata or {})})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The session gateway of model servers: any program plays a rollout, its calls are recorded, a trainer fetches them.
 
+    POST /sessions  {"id": "rollout-17"}                          from the trainer: opens it, returns its api_key
     base_url = "http://127.0.0.1:8000/sessions/rollout-17/v1"     for an agent's OpenAI client; Anthropic's: without /v1
     POST /sessions/rollout-17/reward  {"reward": 1.0}             from whoever scores it
     GET  /sessions/rollout-17                                     for the trainer: traces and the canonical rollout
@@ -51,7 +52,7 @@ class SessionGatewayConfig(BaseModel):
 
     enabled: bool = True
     max_sessions: PositiveInt = 10_000
-    """How many sessions are kept, open and ended; further ones are refused with 429."""
+    """How many sessions are kept, open and ended, before calls that would open another are refused with 429."""
     max_memory_bytes: PositiveInt = 2 * 2**30
     """How many bytes of requests and answers are kept; beyond that, calls are refused with 429."""
     idle_timeout_s: PositiveFloat = 1800.0
@@ -60,6 +61,8 @@ class SessionGatewayConfig(BaseModel):
     """A session fails if it has no final reward after this time, active or not."""
     keep_ended_s: PositiveFloat = 86_400.0
     """How long an ended session is kept before it is deleted."""
+    open_on_first_call: bool = False
+    """Whether a call with a new id opens a session, whose key is then the one that came with this call."""
 
 
 class SessionRequest(BaseModel):
@@ -136,7 +139,8 @@ def add_session_routes(
 
     def by_path(path: str, handler: Dispatch) -> Dispatch:
         async def handle(request: Request) -> Response:
-            return await _answer_in_session(book, request.path_params["session_id"], path, handler, request)
+            session_id = request.path_params["session_id"]
+            return await _answer_in_session(book, session_id, _read_key(request), path, handler, request)
 
         return handle
 
@@ -149,7 +153,7 @@ def add_session_routes(
                 session_id = book.find_by_key(key).id
             except Exception as error:
                 return _refuse(error)
-            return await _answer_in_session(book, session_id, path, handler, request)
+            return await _answer_in_session(book, session_id, key, path, handler, request)
 
         return handle
 
@@ -159,11 +163,11 @@ def add_session_routes(
 
 
 async def _answer_in_session(
-    book: "SessionBook", session_id: str, path: str, handler: Dispatch, request: Request
+    book: "SessionBook", session_id: str, key: str, path: str, handler: Dispatch, request: Request
 ) -> Response:
     """Let `handler` answer, and record the call."""
     try:
-        session, call = book.begin_call(_check_id(session_id), DIALECT_OF_PATH[path])
+        session, call = book.begin_call(_check_id(session_id), DIALECT_OF_PATH[path], key)
     except Exception as error:
         return _refuse(error)
     token = _CALL.set(call)

@@ -25,7 +25,7 @@ from nemo_gym.trajectories import TrainableRollout
 from tests.support.chat_models import chat_reply
 from tests.support.served_run import TOKEN, ServedRun, serve_run
 
-GATEWAY = {"session_gateway": {"enabled": True}}
+GATEWAY = {"session_gateway": {"enabled": True, "open_on_first_call": True}}
 QUESTION = [{"role": "user", "content": "a"}]
 
 
@@ -277,8 +277,8 @@ async def test_a_trainer_that_comes_back_finds_the_sessions_that_ended_meanwhile
 
 async def test_a_trainer_has_a_client_for_all_of_it(run):
     sessions = SessionClient(client=run.client)
-    await sessions.create("s", task_index=2, agent="mine", metadata={"epoch": 1})
-    await ask_chat(sessions.url_for("s"))
+    opened = await sessions.create("s", task_index=2, agent="mine", metadata={"epoch": 1})
+    await ask_chat(sessions.url_for("s"), key=opened["api_key"])
     with pytest.raises(SessionRefused, match=r"(?s)'s' is still open.*hint: set its reward"):
         await sessions.fetch_rollout("s")
     await sessions.set_reward("s", 0.25, {"a": 0.25}, final=False)
@@ -314,7 +314,7 @@ async def test_an_id_that_is_none_is_refused(run, bad):
 
 
 async def test_a_full_gateway_asks_clients_to_come_back(monkeypatch):
-    gateway = {"session_gateway": {"enabled": True, "max_sessions": 1}}
+    gateway = {"session_gateway": {"enabled": True, "max_sessions": 1, "open_on_first_call": True}}
     async with serve_run(monkeypatch, policy_model=(Engine, gateway)) as run:
         await ask_chat(url_of(run, "/sessions/a"))
         async with aiohttp.ClientSession() as session:
@@ -333,8 +333,9 @@ async def test_a_server_that_is_told_so_or_has_several_processes_has_no_gateway(
 async def test_a_server_without_the_setting_keeps_calls_once_somebody_makes_one(monkeypatch):
     async with serve_run(monkeypatch, policy_model=Engine) as run:
         assert (await control(run, "GET", "/sessions", token=None))[0] == 401
+        opened = await SessionClient(client=run.client).create("s")
         for ask in CLIENTS:
-            assert await ask(url_of(run, "/sessions/s"), stream=True) == "hei"
+            assert await ask(url_of(run, "/sessions/s"), key=opened["api_key"], stream=True) == "hei"
         told = await SessionClient(client=run.client).fetch("s")
         assert [trace["dialect"] for trace in told["traces"]] == ["chat", "responses", "messages"]
         assert await ask_chat(run.urls["policy_model"]) == "hei"

@@ -21,9 +21,11 @@ from types import ModuleType
 from typing import Any
 
 LENGTH = struct.Struct(">Q")
+NUMBER_BYTES = 8
 COMMAND = struct.Struct(">cQ")
 START, KILL = b"s", b"k"
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 # The name under which a worker loads the parent's main module, so that `if __name__ == "__main__"` does not run.
 MAIN_ALIAS = "__mp_main__"
 
@@ -39,6 +41,7 @@ def main(control_fd: int) -> None:
         importlib.import_module(name)
     if settings["main_path"] is not None:
         load_main(settings["main_path"])
+    adopt_orphans()
     workers: set[int] = set()
     while True:
         command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
@@ -49,6 +52,8 @@ def main(control_fd: int) -> None:
             control.sendall(LENGTH.pack(start_worker(control, fds[0], workers)))
         elif pid in workers:
             os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            workers.discard(pid)
         reap(workers)
 
 
@@ -61,6 +66,7 @@ def start_worker(control: socket.socket, fd: int, workers: set[int]) -> int:
         try:
             control.close()
             die_with(template)
+            adopt_orphans()
             answer_calls(socket.socket(fileno=fd))
             status = 0
         finally:
@@ -71,10 +77,30 @@ def start_worker(control: socket.socket, fd: int, workers: set[int]) -> int:
 
 
 def reap(workers: set[int]) -> None:
-    """Reap the workers that have ended."""
+    """Reap the workers that have ended, and kill what they have left behind."""
     for pid in list(workers):
         if os.waitpid(pid, os.WNOHANG)[0] == pid:
             workers.discard(pid)
+    while strays := set(list_children()) - workers:
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def list_children() -> list[int]:
+    """Return the children of this process, which has one thread; none where the system does not list them."""
+    try:
+        with open("/proc/thread-self/children", "rb") as listing:
+            return list(map(int, listing.read().split()))
+    except OSError:
+        return []
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant that loses its own, so that none gets away."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux only
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
@@ -87,14 +113,19 @@ def die_with(parent: int) -> None:
 
 def answer_calls(sock: socket.socket) -> None:
     """Answer calls until the socket is closed."""
+    own_pid = os.getpid()
     stream = sock.makefile("rwb")
     while True:
         head = stream.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return
         (size,) = LENGTH.unpack(head)
-        answer = compute_outcome(stream.read(size))
-        stream.write(LENGTH.pack(len(answer)))
+        message = stream.read(size)
+        answer = compute_outcome(message[NUMBER_BYTES:])
+        if os.getpid() != own_pid:
+            return  # the call has forked, and this is the child: its parent answers
+        stream.write(LENGTH.pack(NUMBER_BYTES + len(answer)))
+        stream.write(message[:NUMBER_BYTES])
         stream.write(answer)
         stream.flush()
 

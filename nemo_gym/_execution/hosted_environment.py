@@ -18,8 +18,11 @@ from typing import Any
 
 import orjson
 
+from nemo_gym._execution.inside.process_tree import kill_descendants
+
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _TRACEBACK_LIMIT = 1500
+_KILL_PATIENCE_S = 2.0
 _FIELDS = ("observation", "reward", "terminated", "truncated", "info")
 
 
@@ -66,6 +69,9 @@ def close() -> int:
     if callable(end := getattr(environment, "close", None)):
         with contextlib.suppress(Exception):  # the episode is over and its reward is known
             _finish(end())
+    if sys.platform == "linux":
+        # Whatever the environment has started ends with the episode: this process may play another one.
+        kill_descendants(_KILL_PATIENCE_S)
     return _read_size_bytes() - (_Process.initial_size_bytes or 0)
 
 

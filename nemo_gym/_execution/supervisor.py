@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 from nemo_gym._execution.inside.kernel_rules import (
     PR_SET_PDEATHSIG,
+    build_namespace_filter,
     confine,
     drop_capabilities,
     guard_against_children,
@@ -87,11 +88,21 @@ def _become_command(settings: dict[str, Any]) -> None:
             if os.geteuid() == 0:
                 drop_capabilities()
             seal(file_rules, has_own_pids=False)
+        if settings["filter_fd"] is not None:
+            _open_filter(settings["filter_fd"])
         os.execvpe(settings["argv"][0], settings["argv"], settings["env"])
     except OSError as error:
         os.write(2, f"cannot run the command: {error}\n".encode())
     finally:
         os._exit(126)
+
+
+def _open_filter(fd: int) -> None:
+    """Have bubblewrap, which runs next, find its filter on system calls at `fd`."""
+    file = os.memfd_create("filter")
+    os.write(file, build_namespace_filter() or b"")
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, fd)
 
 
 def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker processes of any kind: lend a bounded number of them, each to one caller at a time, and talk to them.
 
-A message is eight bytes of length, then the content, over a stream socket; the other side is in scripts that run on
-their own (`cpu_template`, `inside`).
+A message is eight bytes of length, eight bytes of number, then the content, over a stream socket. An answer has the
+number of its question, so that no other is taken for it: a worker may fork, or speak without being asked. The other
+side is in scripts that run on their own (`cpu_template`, `inside`).
 """
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import struct
 import weakref
@@ -20,6 +22,8 @@ from nemo_gym.errors import GymError, RolloutFailure
 
 MAX_IDLE_S = 300.0
 _LENGTH = struct.Struct(">Q")
+_NUMBER_BYTES = 8
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 _READ_BYTES = 2**13
 
 
@@ -197,9 +201,13 @@ def _end_idle_workers(slots: "weakref.ref[Slots[Any]]") -> None:
 class WorkerChannel:
     """Our end of the socket to a worker, for one question and answer at a time."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, speaker: int | None = None) -> None:
+        """`speaker`: the process whose answers are accepted, if others could hold the other end too."""
         sock.setblocking(False)
         self._sock = sock
+        self._speaker = speaker if hasattr(socket, "SO_PASSCRED") else None
+        if self._speaker is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._is_asking = self._is_closed = self._lacks_answer = False
 
     @property
@@ -218,20 +226,73 @@ class WorkerChannel:
     async def ask(self, *questions: bytes, timeout_s: float) -> bytes:
         """Send `questions` and return their one answer; without an answer, the worker is unusable.
 
-        Raise TimeoutError if none comes in time, and EOFError or OSError if either side is closed.
+        Raise TimeoutError if none comes in time, and EOFError or OSError if either side is closed, or if anything but
+        this one answer comes.
         """
+        if not self.is_usable:
+            self._lacks_answer = True
+            raise EOFError("the other side is gone, or spoke without being asked")
         self._is_asking = self._lacks_answer = True
+        number = secrets.token_bytes(_NUMBER_BYTES)
         try:
             async with asyncio.timeout(timeout_s):
                 for question in questions:
-                    await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
-                answer = await _receive_answer(self._sock)
+                    message = _LENGTH.pack(_NUMBER_BYTES + len(question)) + number + question
+                    await asyncio.get_running_loop().sock_sendall(self._sock, message)
+                answer = await self._receive_answer(number)
             self._lacks_answer = False
             return answer
         finally:
             self._is_asking = False
             if self._is_closed:
                 self._sock.close()
+
+    async def _receive_answer(self, number: bytes) -> bytes:
+        """Return the one message that comes. Nothing follows it, so that a short one is read at once."""
+        received = bytearray()
+        expected = _LENGTH.size
+        while len(received) < expected:
+            part = await self._receive(max(_READ_BYTES, expected - len(received)))
+            if not part:
+                raise EOFError(f"the stream ended after {len(received)} of {expected} bytes")
+            received += part
+            if len(received) >= _LENGTH.size:
+                expected = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+        begin = _LENGTH.size + _NUMBER_BYTES
+        if len(received) != expected or received[_LENGTH.size : begin] != number:
+            raise EOFError("the other side answered something else than what it was asked")
+        return bytes(memoryview(received)[begin:])
+
+    async def _receive(self, size: int) -> bytes:
+        """Return what comes next; raise EOFError if it comes from anybody but the speaker."""
+        room = 0 if self._speaker is None else socket.CMSG_SPACE(_CREDENTIALS.size)
+        while True:
+            try:
+                part, about, _, _ = self._sock.recvmsg(size, room)
+                break
+            except BlockingIOError:
+                await self._wait_until_readable()
+            except ConnectionError as error:
+                raise EOFError(str(error)) from error
+        if part and self._speaker is not None:
+            speakers = [_CREDENTIALS.unpack(data)[0] for _, kind, data in about if kind == socket.SCM_CREDENTIALS]
+            if speakers != [self._speaker]:
+                raise EOFError(f"process {speakers} answered in place of {self._speaker}")
+        return part
+
+    async def _wait_until_readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        readable = loop.create_future()
+
+        def wake() -> None:
+            if not readable.done():
+                readable.set_result(None)
+
+        loop.add_reader(self._sock, wake)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(self._sock)
 
     def close(self) -> None:
         """Close the socket; a pending `ask` fails."""
@@ -242,24 +303,6 @@ class WorkerChannel:
                 self._sock.shutdown(socket.SHUT_RDWR)
         else:
             self._sock.close()
-
-
-async def _receive_answer(sock: socket.socket) -> bytes:
-    """Return the one message that comes. Nothing follows it, so that a short one is read at once."""
-    loop = asyncio.get_running_loop()
-    received = bytearray()
-    expected = _LENGTH.size
-    while len(received) < expected:
-        try:
-            part = await loop.sock_recv(sock, max(_READ_BYTES, expected - len(received)))
-        except ConnectionError as error:
-            raise EOFError(str(error)) from error
-        if not part:
-            raise EOFError(f"the stream ended after {len(received)} of {expected} bytes")
-        received += part
-        if len(received) >= _LENGTH.size:
-            expected = _LENGTH.size + _LENGTH.unpack_from(received)[0]
-    return bytes(memoryview(received)[_LENGTH.size :])
 
 
 class ClosablePool(ABC):

@@ -18,6 +18,7 @@ from nemo_gym._rollouts.play import name_boundary
 from nemo_gym._rollouts.types import Failed, OnRetry, Row
 from nemo_gym._rollouts.worker_messages import (
     PAUSING,
+    PING,
     PLAY,
     RETRY,
     TOLD,
@@ -64,6 +65,8 @@ class WorkerDesk:
                     row = orjson.loads(body[at : at + message[2]])
                     task = self._loop.create_task(self._play_and_report(message[1], row))
                     self._running[message[1]] = task
+                elif message[0] == PING:
+                    self._outbox.add([TOLD, message[1], {}])
                 elif message[0] == VERSION:
                     telling = self._loop.create_task(self._announce(message[1], message[2]))
                     self._telling.add(telling)

@@ -27,7 +27,7 @@ from nemo_gym._rollouts.journal import encode_line
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.failures import Failure
 
-PLAY, CANCEL, VERSION = "play", "cancel", "version"
+PLAY, CANCEL, VERSION, PING = "play", "cancel", "version", "ping"
 SCORED, FAILED, RETRY, PAUSING, TOLD = "scored", "failed", "retry", "pausing", "told"
 _SIZES = Struct("!II")
 

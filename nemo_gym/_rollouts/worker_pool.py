@@ -25,6 +25,7 @@ from nemo_gym._rollouts.worker_messages import (
     CANCEL,
     FAILED,
     PAUSING,
+    PING,
     PLAY,
     RETRY,
     SCORED,
@@ -44,6 +45,10 @@ _MOST_LOSSES = 3
 # How many workers may die: this many per worker, plus one for every so many finished rollouts.
 _DEATHS_PER_WORKER, _ROLLOUTS_PER_DEATH = 4, 200
 _TELL_TIMEOUT_S = 60.0
+# Longer than any server should block the event loop of its worker.
+_MAX_SILENCE_S = 300.0
+# How many replacements in a row may fail to start.
+_MOST_FAILED_STARTS = 3
 
 
 class Worker(Protocol):
@@ -76,7 +81,9 @@ class _BusyWorker:
     outbox: Outbox
     under_way: dict[int, "_Play"] = field(default_factory=dict)
     telling: dict[int, "asyncio.Future[dict[str, str]]"] = field(default_factory=dict)
-    """Announcements that it has not answered yet."""
+    """Announcements and pings that it has not answered yet."""
+    silence: str | None = None
+    """Why it was ended, if it did not answer."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,19 @@ class WorkerPool:
     """The workers of a run. An async context manager: starts them together on entry and stops them on exit."""
 
     def __init__(
-        self, start: StartWorker, count: int, control: RunControl, notice: Callable[[str], None] = lambda text: None
+        self,
+        start: StartWorker,
+        count: int,
+        control: RunControl,
+        notice: Callable[[str], None] = lambda text: None,
+        *,
+        max_silence_s: float = _MAX_SILENCE_S,
     ) -> None:
-        """`notice` is told about every worker that dies; if too many do, `control` gives the run up."""
+        """`notice` is told about every worker that dies; if too many do, `control` gives the run up.
+
+        A worker that does not answer for `max_silence_s` counts as dead.
+        """
+        self._max_silence_s = max_silence_s
         self._start, self._count, self._control, self._notice = start, count, control, notice
         self._places = list[_BusyWorker]()
         self._has_place = asyncio.Event()
@@ -229,9 +246,14 @@ class WorkerPool:
 
     async def _watch(self, place: _BusyWorker) -> None:
         """Wait for a worker to end, and handle it if nobody asked for it."""
-        how = await place.worker.wait_for_end()
+        pinging = asyncio.create_task(self._ping(place))
+        try:
+            how = await place.worker.wait_for_end()
+        finally:
+            pinging.cancel()
         if self._is_closing:
             return
+        how = place.silence or how
         self._places.remove(place)
         RETRIES.note_elsewhere(place.name, {})
         if not self._places:
@@ -254,10 +276,30 @@ class WorkerPool:
             )
             return
         self._notice(f"{place.name} {how}\nits unfinished rollouts ({len(lost)}) will run again; starting another one")
-        try:
-            await self._add_worker()
-        except Exception as error:
-            self._control.abort(f"a worker has died, and no other could be started in its place.\n{error}")
+        for failed in range(1, _MOST_FAILED_STARTS + 1):
+            try:
+                await self._add_worker()
+                return
+            except Exception as error:
+                if failed == _MOST_FAILED_STARTS:
+                    self._control.abort(f"a worker has died, and no other could be started in its place.\n{error}")
+                else:
+                    self._notice(f"a worker could not be started in its place, so another one is: {error}")
+
+    async def _ping(self, place: _BusyWorker) -> None:
+        """Ask a worker for a sign of life again and again; end it if none comes, as when it was stopped by a signal."""
+        while True:
+            await asyncio.sleep(self._max_silence_s / 2)
+            number = next(self._numbers)
+            answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+            place.telling[number] = answer
+            place.outbox.add([PING, number])
+            await asyncio.wait({answer}, timeout=self._max_silence_s)
+            place.telling.pop(number, None)
+            if not answer.done():
+                place.silence = f"did not answer for {self._max_silence_s:g} s, and was ended"
+                await place.worker.stop()
+                return
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

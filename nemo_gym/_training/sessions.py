@@ -45,6 +45,7 @@ class SessionLimits:
     idle_timeout_s: float
     max_duration_s: float
     keep_ended_s: float
+    open_on_first_call: bool = False
 
 
 class SessionBook:
@@ -62,17 +63,21 @@ class SessionBook:
     # --- for trainers -------------------------------------------------------------------------------------------------
 
     def create(self, session_id: str | None = None, labels: SessionLabels | None = None) -> GatewaySession:
-        """Open a session; raise SessionRefused if the id was used before, or there is no room."""
+        """Open a session, even if calls would be refused for lack of room; raise SessionRefused if the id was used."""
+        session = self._open(session_id, labels, KEY_PREFIX + secrets.token_urlsafe(24))
+        self._by_key[session.key] = session
+        return session
+
+    def _open(self, session_id: str | None, labels: SessionLabels | None, key: str) -> GatewaySession:
         self._sweep()
         session_id = session_id or uuid4().hex
         if session_id in self._sessions:
             raise SessionRefused(409, f"session {session_id!r} already exists.\nhint: give every rollout its own id")
         self._refuse_deleted(session_id, 409)
-        self._require_room()
         self._made += 1
-        now, key = self._clock(), KEY_PREFIX + secrets.token_urlsafe(24)
+        now = self._clock()
         session = GatewaySession(session_id, key, labels or SessionLabels(), self._made, time.time(), now, now)
-        self._sessions[session_id] = self._by_key[key] = session
+        self._sessions[session_id] = session
         return session
 
     def find(self, session_id: str) -> GatewaySession:
@@ -83,7 +88,7 @@ class SessionBook:
             self._refuse_deleted(session_id, 404)
             raise SessionRefused(
                 404,
-                f"there is no session {session_id!r}.\nhint: it begins with its first call, or with `POST /sessions`",
+                f"there is no session {session_id!r}.\nhint: `POST /sessions` opens one, and issues its key",
             )
         return session
 
@@ -123,12 +128,25 @@ class SessionBook:
 
     # --- for agents ---------------------------------------------------------------------------------------------------
 
-    def begin_call(self, session_id: str, dialect: Dialect) -> tuple[GatewaySession, SessionCall]:
-        """Note that a call begins, opening the session if it is the first; raise SessionRefused if it has ended."""
+    def begin_call(self, session_id: str, dialect: Dialect, key: str) -> tuple[GatewaySession, SessionCall]:
+        """Note that a call begins; raise SessionRefused if `key` is not that of the session, or it has ended.
+
+        If sessions may be opened by calls, the key of the first call becomes the session's.
+        """
         self._sweep(session_id)
         session = self._sessions.get(session_id)
+        if session is None and self._limits.open_on_first_call:
+            self._require_room()
+            session = self._open(session_id, None, key)
         if session is None:
-            session = self.create(session_id)
+            self._refuse_deleted(session_id, 409)
+            session = self.find(session_id)
+        if not secrets.compare_digest(session.key.encode(), key.encode(errors="replace")):
+            raise SessionRefused(
+                401,
+                f"this call does not have the key of session {session_id!r}, so the model was not asked.\n"
+                "hint: send the `api_key` that `POST /sessions` returned, as bearer token or as `x-api-key`",
+            )
         self._require_open(session, "the model was not asked")
         self._require_memory()
         call = SessionCall(dialect, time.time())
@@ -166,7 +184,9 @@ class SessionBook:
         session.calls = [call for call in session.calls if call.completed_at is not None]
 
     def _drop(self, session: GatewaySession) -> None:
-        del self._sessions[session.id], self._by_key[session.key]
+        del self._sessions[session.id]
+        if self._by_key.get(session.key) is session:  # one that a call opened may have the key of another
+            del self._by_key[session.key]
         self._size_bytes -= sum(call.size_bytes for call in session.calls if call.completed_at is not None)
         self._deleted[session.id] = None
         while len(self._deleted) > _MOST_REMEMBERED:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record the model calls of one rollout in a session at the model server's gateway.
 
-The player gets a base URL and needs no header. Calls are recorded where the model answers them, so none is lost: in any
-dialect, with token ids if the model returns them.
+The player gets a base URL and a key, and needs no header of ours. Calls are recorded where the model answers them, so
+none is lost: in any dialect, with token ids if the model returns them.
 """
 
 import asyncio

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrite image names. Pulling and caching images is left to the engine."""
+"""Rewrite image names, and remove folders that untrusted code wrote to. Pulling images is left to the engine."""
 
 from collections.abc import Iterable, Mapping
 
+from nemo_gym._execution.inside.containment import remove_folder
 from nemo_gym.sandbox.providers.base import SandboxConfigError
+
+__all__ = ["remove_folder", "rewrite_image"]
 
 
 def rewrite_image(image: str | None, rules: Iterable[Mapping[str, str]] | None) -> str | None:

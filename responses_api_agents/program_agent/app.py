@@ -33,6 +33,7 @@ from responses_api_agents.program_agent.gateway import Budget, RolloutGateway, U
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
 from responses_api_agents.program_agent.rollout_folder import RolloutFolder, make_rollout_folder, remove_stale_folders
 from responses_api_agents.program_agent.run import (
+    PROGRAM_FAULTS,
     ProgramFailure,
     ProgramOutcome,
     ProgramSettings,
@@ -58,7 +59,7 @@ class ProgramAgentVerifyResponse(SimpleAgentVerifyResponse):
     """A rollout played by a program."""
 
     program: dict[str, Any]
-    """How the program ended: `exit_code`, `seconds`, and the tail of its `stdout` and `stderr`."""
+    """How the program ended: `exit_code`, `seconds`, the tail of its `stdout` and `stderr`, and its `fault`, if any."""
     model_calls: int
     """How many calls the model answered."""
     branches: list[dict[str, Any]]
@@ -99,7 +100,13 @@ class ProgramAgent(EnvironmentAgent):
                     traces = await recording.fetch_traces()
                 calls = read_calls(traces)
                 row = _build_row(body.responses_create_params, outcome, calls)
-                if failure := find_failure(outcome, calls, traces):
+                failure = find_failure(outcome, calls, traces)
+                if failure is not None and failure.name in PROGRAM_FAULTS and calls:
+                    row["program"]["fault"] = {"kind": failure.name, "message": failure.message}
+                    if self.config.program_fault_reward is not None:
+                        reward = self.config.program_fault_reward
+                        return ProgramAgentVerifyResponse.model_validate({**task, **row, "reward": reward})
+                elif failure is not None:
                     routing = {NG_FAILURE_CLASS_KEY: failure.name, FAILURE_MESSAGE_KEY: failure.message}
                     return ProgramAgentVerifyResponse.model_validate({**task, **row, "reward": 0.0, **routing})
                 scored = await self._verify_response(
@@ -126,6 +133,7 @@ class ProgramAgent(EnvironmentAgent):
         upstream = Upstream(
             model_server=config.model_server.name,
             session_path=urlsplit(model.base_url).path.removesuffix("/v1"),
+            session_key=model.api_key,
             model_name=model.model,
             tools_server=config.resources_server.name,
             tools_path=tools.get("url_path"),

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 from aiohttp import web
@@ -37,6 +37,7 @@ _DROPPED_REPLY_HEADERS = frozenset(
 _TOKENS = re.compile(rb'"(input_tokens|prompt_tokens|output_tokens|completion_tokens)"\s*:\s*(\d+)')
 _MAX_BODY_BYTES = 256 * 2**20
 _BYTES_PER_TOKEN = 4
+_MALFORMED = (413, 415, 422)  # refused by our model server, without a call to the model
 _MAX_CONSECUTIVE_FAILURES = 12  # Claude Code gives up after 11
 
 
@@ -81,6 +82,7 @@ class Upstream:
     model_server: str
     session_path: str
     """The session of the rollout at the model server, without `/v1`."""
+    session_key: str
     model_name: str
     tools_server: str
     tools_path: str | None = None
@@ -88,11 +90,16 @@ class Upstream:
     tools_headers: Mapping[str, str] = field(default_factory=dict)
 
 
+CallState = Literal["open", "abandoned", "malformed", "failed", "answered"]
+
+
 class RolloutGateway:
     """Answers the calls of one program."""
 
     def __init__(self, upstream: Upstream, budget: Budget, client: ServerClient) -> None:
         self._upstream, self.budget, self._client = upstream, budget, client
+        self.last_call: CallState = "answered"
+        """What became of the model call that was begun last."""
 
     @asynccontextmanager
     async def listen(self, *, path: Path | None = None) -> AsyncIterator[int]:
@@ -129,7 +136,20 @@ class RolloutGateway:
             return _refuse(404, f"{request.method} {request.path} is not available to this rollout")
         if reason := self.budget.take_call():
             return _refuse(429, f"out of budget: {reason}", {"x-should-retry": "false"})
-        return await self._forward(request, upstream.model_server, upstream.session_path + path, {}, is_model_call=True)
+        path = upstream.session_path + path
+        key = {"x-api-key": upstream.session_key}
+        number = self.budget.calls
+        self.last_call = "open"
+        state: CallState = "abandoned"
+        try:
+            answer = await self._forward(request, upstream.model_server, path, key, is_model_call=True)
+            state = "answered" if answer.status < 400 else "malformed" if answer.status in _MALFORMED else "failed"
+            return answer
+        except (ConnectionResetError, asyncio.IncompleteReadError, aiohttp.ClientPayloadError):
+            return _refuse(400, "the request did not come to its end")
+        finally:
+            if number == self.budget.calls:
+                self.last_call = state
 
     async def _forward(
         self, request: web.Request, server: str, path: str, headers: Mapping[str, str], *, is_model_call: bool = False

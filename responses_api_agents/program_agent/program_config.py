@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config of a program agent: how to install and run the program, its limits, and what to keep of its work."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -64,5 +64,14 @@ class ProgramAgentConfig(ModelAgentConfig):
     """Patterns of changed files to pass to the verifier in full."""
     max_collected_bytes: PositiveInt = 4 * 2**20
     """The limit for these files, and for the diff."""
+    max_workspace_files: PositiveInt = 20_000
+    """How many files, folders and links of the workspace the verifier gets; the rest is left out and named."""
+    max_workspace_depth: Annotated[int, Field(ge=1, le=256)] = 64
+    """How many folders in one another it gets."""
+    collect_timeout_s: PositiveFloat = 120.0
+    """How long copying and comparing the workspace may take; this is checked between files."""
+    program_fault_reward: float | None = None
+    """The reward of a program that did something wrong: exit code, limit, budget, malformed call. None: the verifier
+    scores what it left, as it does for others."""
     run_once: bool = True
     """One server for all workers of a run: the model server next to it records the calls."""

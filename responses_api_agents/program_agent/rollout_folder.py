@@ -8,12 +8,13 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from nemo_gym.sandbox.utils import remove_folder
 
 PREFIX = "nemo-gym-program-"
 _LOCK = "lock"
@@ -37,7 +38,8 @@ async def make_rollout_folder() -> AsyncIterator[RolloutFolder]:
         yield RolloutFolder(folder / "private", folder / "sandboxes")
     finally:
         try:
-            await asyncio.shield(asyncio.to_thread(_remove, folder))
+            with contextlib.suppress(OSError):  # the next run tries again
+                await asyncio.shield(asyncio.to_thread(remove_folder, str(folder)))
         finally:
             os.close(lock)
 
@@ -51,7 +53,7 @@ def remove_stale_folders() -> None:
             lock = os.open(folder / _LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(folder)
+                remove_folder(str(folder))
             finally:
                 os.close(lock)
 
@@ -69,12 +71,3 @@ def _make_locked_folder() -> tuple[Path, int]:
     (folder / "sandboxes").mkdir(mode=0o711)
     (folder / "private").mkdir(mode=0o700)
     return folder, lock
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, even if a program took away our rights to some of its subfolders."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        for place, _, _ in os.walk(folder, onerror=lambda error: os.chmod(error.filename, 0o700)):
-            os.chmod(place, 0o700)
-        shutil.rmtree(folder, ignore_errors=True)

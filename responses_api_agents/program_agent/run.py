@@ -9,22 +9,24 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from string import Template
 from typing import Any
 
 from nemo_gym.adapters.recorded_calls import RecordedCall
 from nemo_gym.programs import InstalledProgram
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxExecResult, SandboxSpec
-from responses_api_agents.program_agent.gateway import RolloutGateway
+from responses_api_agents.program_agent.gateway import CallState, RolloutGateway
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
 from responses_api_agents.program_agent.rollout_folder import RolloutFolder
 from responses_api_agents.program_agent.workspace import (
+    CopyLimits,
     WorkspaceChange,
     collect_change,
     copy_workspace,
     is_regular,
     matches,
+    show_name,
 )
 
 WORKSPACE = "/workspace"
@@ -42,7 +44,18 @@ _ARTIFACT_CHARACTERS = 1_000_000
 _TTL_MARGIN_S = 600.0
 _BUDGET_GRACE_S = 5.0
 _NOT_RUN_CODES = (126, 127)
-_PROGRAM_FAULTS = ("program_failed", "time_limit")
+_ENDED_BY_MODEL = ("program_failed", "time_limit")
+PROGRAM_FAULTS = (
+    "program_failed",
+    "malformed_call",
+    "time_limit",
+    "memory_limit",
+    "process_limit",
+    "disk_limit",
+    "output_limit",
+    "out_of_budget",
+)
+"""What a program does wrong itself. It counts: the rollout is scored."""
 _LIMIT_FAILURES = {
     "timeout": ("time_limit", "it was still running after {config.time_limit_s:g} s", "raise `time_limit_s`"),
     "oom": ("memory_limit", "its processes needed more than {config.memory_mib} MiB", "raise `memory_mib`"),
@@ -113,6 +126,8 @@ class ProgramOutcome:
     stderr: str = ""
     change: WorkspaceChange = field(default_factory=WorkspaceChange)
     artifacts: dict[str, str] = field(default_factory=dict)
+    last_call: CallState = "answered"
+    """What became of the model call that was begun last."""
 
     def describe(self) -> dict[str, Any]:
         """Return the `program` field of the row."""
@@ -157,6 +172,7 @@ async def run_program(
             started = time.monotonic()
             result = await _run_within_budget(sandbox, program, gateway, command, values)
             outcome.seconds = time.monotonic() - started
+            outcome.last_call = gateway.last_call
             _record_end(outcome, result, program, gateway)
             await asyncio.to_thread(_collect, outcome, config, before, folder.private / "after", sandbox.handle.raw)
     except SandboxError as error:
@@ -272,13 +288,22 @@ def _record_end(
 
 def _collect(outcome: ProgramOutcome, config: ProgramAgentConfig, before: Path, after: Path, raw: Any) -> None:
     """Collect what the program left, from its real folders: all of its processes have ended."""
-    left_out = copy_workspace(raw.work, after, config.max_disk_mib * 2**20)
+    give_up_at_s = time.monotonic() + config.collect_timeout_s
+    limits = CopyLimits(
+        config.max_workspace_files, config.max_workspace_depth, config.max_disk_mib * 2**20, give_up_at_s
+    )
+    left_out = copy_workspace(raw.work, after, limits)
     outcome.change = collect_change(
-        before, after, leave_out=config.leave_out, patterns=config.collect, max_bytes=config.max_collected_bytes
+        before,
+        after,
+        leave_out=config.leave_out,
+        patterns=config.collect,
+        max_bytes=config.max_collected_bytes,
+        give_up_at_s=give_up_at_s,
     )
     left_out = [name for name in left_out if not matches(name, config.leave_out)]
     outcome.change.left_out = sorted({*outcome.change.left_out, *left_out})
-    outcome.change.deleted = [name for name in outcome.change.deleted if name not in left_out]
+    outcome.change.deleted = [name for name in outcome.change.deleted if not os.path.lexists(raw.work / name)]
     if config.artifacts:
         outcome.artifacts = _read_artifacts(raw.tmp / Path(HOME).name, config.artifacts)
 
@@ -295,20 +320,33 @@ def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
             if room > 0 and any(fnmatch.fnmatch(label, pattern) for pattern in wanted) and is_regular(path):
                 with contextlib.suppress(OSError), path.open("rb") as file:
                     file.seek(max(path.stat().st_size - room, 0))
-                    found[label] = file.read(room).decode("utf-8", errors="replace")
-                    room -= len(found[label])
+                    shown = show_name(PurePosixPath(label))
+                    found[shown] = file.read(room).decode("utf-8", errors="replace")
+                    room -= len(found[shown])
     return found
+
+
+def _is_late(outcome: ProgramOutcome) -> bool:
+    return outcome.failure is not None and outcome.failure.name == "time_limit"
 
 
 def find_failure(
     outcome: ProgramOutcome, calls: Sequence[RecordedCall], traces: Sequence[Mapping[str, Any]]
 ) -> ProgramFailure | None:
-    """Return why the rollout has no reward; None if there is something to verify.
+    """Return what went wrong; None if nothing did.
 
     A failing model is not the program's fault, however the program ended: some even exit with 0.
     """
     last_error = traces[-1]["error"] if traces else None
-    if last_error is not None and (outcome.failure is None or outcome.failure.name in _PROGRAM_FAULTS):
+    # A call that was under way when the time was up is the model's; one that the program left is its own.
+    is_own = outcome.last_call in ("malformed", "abandoned") or (outcome.last_call == "open" and not _is_late(outcome))
+    if last_error is not None and calls and is_own:
+        return outcome.failure or (
+            ProgramFailure("malformed_call", f"the last of {len(traces)} model calls was not valid: {last_error}")
+            if outcome.last_call == "malformed"
+            else None
+        )
+    if last_error is not None and (outcome.failure is None or outcome.failure.name in _ENDED_BY_MODEL):
         return ProgramFailure(
             "model_endpoint",
             f"the model did not answer the last of {len(traces)} calls: {last_error}\n"

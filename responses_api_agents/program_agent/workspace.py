@@ -9,11 +9,15 @@ import base64
 import binascii
 import difflib
 import fnmatch
+import itertools
+import math
 import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +27,10 @@ from nemo_gym.errors import GymError
 
 _MAX_DIFFED_BYTES = 256 * 1024
 _GIT_TIMEOUT_S = 120
+_MAX_PATH_BYTES = 1024  # below the kernel's 4096 with the path of the copy
+_MAX_HOPS = 40  # as the kernel follows
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WorkspaceError(GymError):
@@ -88,58 +96,179 @@ def write_workspace(workspace: Workspace, target: Path) -> None:
         path.write_bytes(_decode(name, content))
 
 
-def copy_workspace(source: Path, target: Path, max_bytes: int) -> list[str]:
-    """Copy the workspace that a program left; return the names of the files that were not copied.
+@dataclass(frozen=True)
+class CopyLimits:
+    """How much of the workspace that a program left is copied."""
 
-    These are special files such as devices, links that lead out of the workspace, unreadable files, and any that would
-    exceed `max_bytes` in total: sparse files may be larger than the disk.
+    files: int = 20_000
+    """Files, folders and links together."""
+    depth: int = 64
+    """Folders in one another."""
+    bytes: int = 2 * 2**30
+    give_up_at_s: float = math.inf
+    """When to stop, on the clock of `time.monotonic`."""
+
+
+def copy_workspace(source: Path, target: Path, limits: CopyLimits) -> list[str]:
+    """Copy the workspace that a program left; return the names of what was not copied.
+
+    That is what no verifier should open: links that lead out of the workspace, files with another name outside of it,
+    special files such as devices, names that are not text, and all that exceeds `limits`.
     """
-    left_out, room = list[str](), max_bytes
+    copy = _WorkspaceCopy(target, limits)
     target.mkdir()
+    folder = os.open(source, _OPEN_FOLDER)
+    try:
+        copy.add_folder(folder, PurePosixPath(), 0)
+    except _EnoughCopied as reason:
+        copy.left_out.append(f"[... the rest: {reason} ...]")
+    finally:
+        os.close(folder)
+    copy.remove_what_leads_out()
+    return sorted(copy.left_out)
 
-    def leave_out(error: OSError) -> None:
-        left_out.append(f"{os.path.relpath(error.filename, source)}/")
 
-    for place, folders, names in os.walk(source, onerror=leave_out):
-        here = Path(place)
-        for name in [*folders, *names]:
-            path = here / name
-            label = path.relative_to(source)
+class _EnoughCopied(Exception):
+    """A limit is reached."""
+
+
+class _WorkspaceCopy:
+    """A copy of a workspace that is being made.
+
+    Folders are opened one below the other, never by a path with links in it.
+    """
+
+    def __init__(self, target: Path, limits: CopyLimits) -> None:
+        self._target = target
+        self._limits = limits
+        self._entries = 0
+        self._room = limits.bytes
+        self._links: list[PurePosixPath] = []
+        self._names_of_file: dict[tuple[int, int], list[PurePosixPath]] = {}
+        """The copies of each file that has several names."""
+        self._count_of_names: dict[tuple[int, int], int] = {}
+        self.left_out: list[str] = []
+
+    def add_folder(self, folder: int, label: PurePosixPath, depth: int) -> None:
+        """Copy what is in an open folder; its copy exists."""
+        for name in self._list_names(folder):
+            if time.monotonic() >= self._limits.give_up_at_s:
+                raise _EnoughCopied("it took too long")
+            path = label / name
             try:
-                status = path.lstat()
-                if stat.S_ISDIR(status.st_mode):
-                    (target / label).mkdir()
-                elif stat.S_ISLNK(status.st_mode) and _stays_within(path, source):
-                    (target / label).symlink_to(os.readlink(path))
-                elif stat.S_ISREG(status.st_mode) and status.st_size <= room:
-                    shutil.copy(path, target / label, follow_symlinks=False)
-                    room -= status.st_size
-                else:
-                    left_out.append(label.as_posix())
+                self._add(folder, name, path, depth)
             except OSError:
-                left_out.append(label.as_posix())
-    return sorted(left_out)
+                self.left_out.append(show_name(path))
+
+    def _list_names(self, folder: int) -> list[str]:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in itertools.islice(entries, self._limits.files - self._entries + 1)]
+        self._entries += len(names)
+        if self._entries > self._limits.files:
+            raise _EnoughCopied(f"more than {self._limits.files} files")
+        return sorted(names)
+
+    def _add(self, folder: int, name: str, path: PurePosixPath, depth: int) -> None:
+        status = os.lstat(name, dir_fd=folder)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        is_short = len(os.fsencode(path)) <= _MAX_PATH_BYTES
+        if not is_text(name) or not is_short or (is_folder and depth >= self._limits.depth):
+            self.left_out.append(show_name(path) + "/" * is_folder)
+        elif is_folder:
+            below = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            try:
+                (self._target / path).mkdir()
+                self.add_folder(below, path, depth + 1)
+            finally:
+                os.close(below)
+        elif stat.S_ISLNK(status.st_mode) and is_text(where := os.readlink(name, dir_fd=folder)):
+            (self._target / path).symlink_to(where)
+            self._links.append(path)
+        elif stat.S_ISREG(status.st_mode) and status.st_size <= self._room:
+            self._add_file(folder, name, path)
+        else:
+            self.left_out.append(show_name(path))
+
+    def _add_file(self, folder: int, name: str, path: PurePosixPath) -> None:
+        with (
+            open(os.open(name, _OPEN_FILE, dir_fd=folder), "rb") as file,
+            (self._target / path).open("xb") as copy,
+        ):
+            status = os.fstat(file.fileno())
+            shutil.copyfileobj(file, copy)
+            # Without set-user-id and the like: the copy belongs to us.
+            os.fchmod(copy.fileno(), status.st_mode & 0o777)
+        self._room -= status.st_size
+        if status.st_nlink > 1:
+            inode = (status.st_dev, status.st_ino)
+            self._names_of_file.setdefault(inode, []).append(path)
+            self._count_of_names[inode] = status.st_nlink
+
+    def remove_what_leads_out(self) -> None:
+        """Remove links that lead out, and files that also have a name outside: they may be files of the host."""
+        unsafe = [path for path in self._links if not self._stays_within(path)]
+        for inode, paths in self._names_of_file.items():
+            unsafe += paths if len(paths) < self._count_of_names[inode] else []
+        for path in unsafe:
+            (self._target / path).unlink()
+            self.left_out.append(show_name(path))
+
+    def _stays_within(self, link: PurePosixPath) -> bool:
+        """Follow a link in the copy as the kernel does; return whether it stays below the top on all its way."""
+        here = list(link.parent.parts)
+        ahead = [link.name]
+        hops = 0
+        while ahead:
+            part = ahead.pop()
+            path = self._target.joinpath(*here, part)
+            if part == "..":
+                if not here:
+                    return False
+                here.pop()
+            elif os.path.islink(path):
+                where = os.readlink(path)
+                hops += 1
+                if os.path.isabs(where) or hops > _MAX_HOPS:
+                    return False
+                ahead += reversed(where.split("/"))
+            elif part not in ("", "."):
+                here.append(part)
+        return True
 
 
-def _stays_within(link: Path, folder: Path) -> bool:
-    """Return whether a link is relative and leads to a path below `folder`."""
-    target = os.readlink(link)
-    within = os.path.normpath(link.parent.relative_to(folder) / target)
-    return not os.path.isabs(target) and within.split("/")[0] != ".."
+def is_text(name: str) -> bool:
+    """Return whether a name is valid UTF-8; others cannot be part of a row."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def show_name(path: PurePosixPath) -> str:
+    """Return a path as text, with bytes that are no UTF-8 as escapes."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 def collect_change(
-    before: Path, after: Path, *, leave_out: Sequence[str], patterns: Sequence[str], max_bytes: int
+    before: Path,
+    after: Path,
+    *,
+    leave_out: Sequence[str],
+    patterns: Sequence[str],
+    max_bytes: int,
+    give_up_at_s: float = math.inf,
 ) -> WorkspaceChange:
     """Compare two states of a workspace.
 
     `leave_out` are patterns of files to ignore, `patterns` of those to return in full, up to `max_bytes`.
+    At `give_up_at_s`, on the clock of `time.monotonic`, the rest is left out.
     """
     old, new = dict(_walk(before, leave_out)), dict(_walk(after, leave_out))
     change = WorkspaceChange(deleted=sorted(old.keys() - new.keys()), path=str(after))
     room, diffs = max_bytes, list[str]()
     for name in sorted(new):
-        if new[name].stat().st_size > max_bytes:
+        if new[name].stat().st_size > max_bytes or time.monotonic() >= give_up_at_s:
             change.left_out.append(name)
             continue
         content, previous = new[name].read_bytes(), old[name].read_bytes() if name in old else None
@@ -165,7 +294,7 @@ def _walk(folder: Path, leave_out: Sequence[str]) -> Iterator[tuple[str, Path]]:
         folders[:] = [name for name in folders if not matches(f"{(relative / name).as_posix()}/", leave_out)]
         for name in names:
             path, label = Path(place, name), (relative / name).as_posix()
-            if is_regular(path) and not matches(label, leave_out):
+            if is_text(label) and is_regular(path) and not matches(label, leave_out):
                 yield label, path
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, PrivateAttr
@@ -86,11 +87,16 @@ class VerifiersEnv(LibraryRunner):
         asked = EnvironmentTask.model_validate(task["environment"])
         environment = await self._open_environment(asked)
         found = await asyncio.to_thread(find_task, environment, asked.task, asked.id)
-        # A session only needs the URL; the library reads keys from environment variables, which all rollouts share.
-        client = EvalClientConfig(base_url=model.base_url, api_key_var="NEMO_GYM_NO_KEY")
+        # The library reads keys from environment variables, which all rollouts share: each has one of its own.
+        key_name = f"NEMO_GYM_SESSION_KEY_{uuid4().hex}"
+        client = EvalClientConfig(base_url=model.base_url, api_key_var=key_name)
         context = ModelContext(model=model.model, client=client, sampling=SamplingConfig(**read_sampling(task)))
         turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.config.max_rollouts))
-        episode = await environment.run_slot(RunSlot(found), context, turns)
+        os.environ[key_name] = model.api_key
+        try:
+            episode = await environment.run_slot(RunSlot(found), context, turns)
+        finally:
+            del os.environ[key_name]
         return _read_episode(asked.id, episode)
 
     async def _open_environment(self, asked: EnvironmentTask) -> Any:

@@ -84,14 +84,14 @@ def list_left(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_failed_rollout_keeps_what_the_model_said(folder):
+def test_a_program_that_fails_is_scored_and_keeps_what_the_model_said(folder):
     run = start(folder, f"{ASK}; exit 3")
-    assert run.wait(120) != 0
-    failed = read_rows(folder, "out_failures.jsonl")
-    assert len(failed) == ROWS, (folder / "log.txt").read_text()[-3000:]
-    for row in failed:
-        assert row["_ng_failure_class"] == "program_failed"
-        assert "exit code 3" in json.dumps(row["_ng_failure"])
+    assert run.wait(120) == 0
+    scored = read_rows(folder, "out.jsonl")
+    assert len(scored) == ROWS, (folder / "log.txt").read_text()[-3000:]
+    for row in scored:
+        assert row["program"]["fault"]["kind"] == "program_failed"
+        assert "exit code 3" in row["program"]["fault"]["message"]
         assert row["response"]["output"][0]["content"][0]["text"] == "Paris"
         assert row["model_calls"] == 1
         assert row["program"]["exit_code"] == 3

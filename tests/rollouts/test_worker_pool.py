@@ -160,7 +160,7 @@ async def test_a_worker_that_cannot_be_replaced_ends_the_run_with_the_reason():
     control, crew = RunControl(), Crew(score)
 
     async def start(name, on_data):
-        if name == "worker-2":
+        if name != "worker-1":
             raise OSError("no memory")
         return await crew.start(name, on_data)
 

@@ -26,7 +26,9 @@ def clock():
 
 def make_book(clock, **limits):
     usual = {"max_sessions": 3, "max_memory_bytes": 10_000, "idle_timeout_s": 60, "max_duration_s": 600}
-    return SessionBook(SessionLimits(**{**usual, "keep_ended_s": 3600, **limits}), clock=clock)
+    return SessionBook(
+        SessionLimits(**{**usual, "keep_ended_s": 3600, "open_on_first_call": True, **limits}), clock=clock
+    )
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def answer(text="hei", **fields):
 
 
 def call(book, session_id, given=None, error=None):
-    session, made = book.begin_call(session_id, "chat")
+    session, made = book.begin_call(session_id, "chat", "any")
     made.request = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "a"}], "temperature": 1})
     if given is not None:
         made.note_answer(given)
@@ -94,7 +96,7 @@ def test_a_session_whose_agent_died_fails_by_its_deadline_and_has_no_reward(book
 
 
 def test_a_long_call_keeps_a_session_alive_until_it_has_lasted_too_long(book, clock):
-    session, made = book.begin_call("s", "chat")
+    session, made = book.begin_call("s", "chat", "any")
     clock.now += 500
     assert book.find("s").status == "open"
     clock.now += 100
@@ -109,12 +111,12 @@ def test_the_id_of_a_session_that_ended_or_was_deleted_is_not_used_again(book):
     call(book, "s", answer())
     book.set_reward("s", 1.0, {}, final=True)
     with refusal(409, "'s' has ended with the reward 1.0; the model was not asked"):
-        book.begin_call("s", "chat")
+        book.begin_call("s", "chat", "any")
     with refusal(409, "session 's' already exists"):
         book.create("s")
     book.delete("s")
     with refusal(409, "'s' was deleted"):
-        book.begin_call("s", "chat")
+        book.begin_call("s", "chat", "any")
     with refusal(409, "'s' was deleted"):
         book.create("s")
     with refusal(404, "'s' was deleted"):
@@ -145,19 +147,29 @@ def test_a_full_book_refuses_new_sessions_and_drops_none(book):
     for name in "abc":
         call(book, name, answer())
     with refusal(429, "3 sessions already"):
-        book.begin_call("d", "chat")
+        book.begin_call("d", "chat", "any")
     call(book, "a", answer())
+    assert book.create("of the trainer").status == "open"
     book.delete("b")
+    book.delete("c")
     call(book, "d", answer())
+
+
+def test_a_session_that_a_call_opens_with_the_key_of_another_takes_nothing_from_it(book):
+    mine = book.create("mine")
+    book.begin_call("invented", "chat", mine.key)
+    assert book.find_by_key(mine.key) is mine
+    book.delete("invented")
+    assert book.find_by_key(mine.key) is mine
 
 
 def test_memory_is_bounded_and_free_again_with_the_sessions_that_are_deleted(clock):
     book = make_book(clock, max_memory_bytes=1500)
     call(book, "a", answer("x" * 2000))
     with refusal(429, "sessions hold .* bytes"):
-        book.begin_call("b", "chat")
+        book.begin_call("b", "chat", "any")
     with refusal(429, "sessions hold .* bytes"):
-        book.begin_call("a", "chat")
+        book.begin_call("a", "chat", "any")
     book.delete("a")
     assert book._size_bytes == 0
     call(book, "b", answer())

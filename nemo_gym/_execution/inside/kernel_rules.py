@@ -245,20 +245,47 @@ def filter_calls(*, own_signals_only: bool) -> bool:
     return bool(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
 
 
+def build_namespace_filter() -> bytes | None:
+    """Return a filter that denies new namespaces, for bubblewrap to apply; None where it is not known how."""
+    known = _ARCHITECTURES.get(os.uname().machine)
+    if known is None:
+        return None
+    column, architecture = known
+    parts = _begin_filter(architecture)
+    for name in ("unshare", "setns"):
+        parts += _for_call(_DENIED[name][column], [_refuse(errno.EPERM)])
+    return b"".join([*parts, *_deny_new_namespaces(column), _ACCEPT])
+
+
 @functools.cache  # filled in the trusted process, of which children are copies
 def _build_common_part(column: int, architecture: int) -> bytes:
     """Build the first part of the filter program; a call that it does not decide about goes on to the next part."""
-    parts = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, 1, 0), _refuse(errno.EPERM)]
-    parts += [_step(_LOAD, _NUMBER), _step(_AT_LEAST, _X32_CALLS, 0, 1), _refuse(errno.EPERM)]
+    parts = _begin_filter(architecture)
     for numbers in _DENIED.values():
         parts += _for_call(numbers[column], [_refuse(errno.EPERM)])
-    # Its flags are in memory, which a filter cannot read; libraries fall back on the older call.
-    parts += _for_call(_CLONE3[column], [_refuse(errno.ENOSYS)])
-    new_namespace = [_load(0), _step(_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), _refuse(errno.EPERM), _ACCEPT]
-    parts += _for_call(_CLONE[column], new_namespace)
+    parts += _deny_new_namespaces(column)
     for numbers, requests in _REQUESTS.values():
         parts += _for_call(numbers[column], _if_among(1, requests, _refuse(errno.EPERM), _ACCEPT))
     return b"".join(parts)
+
+
+def _begin_filter(architecture: int) -> list[bytes]:
+    """Refuse the calls of other architectures, and load the number of the call."""
+    return [
+        _step(_LOAD, _ARCHITECTURE),
+        _step(_EQUAL, architecture, 1, 0),
+        _refuse(errno.EPERM),
+        _step(_LOAD, _NUMBER),
+        _step(_AT_LEAST, _X32_CALLS, 0, 1),
+        _refuse(errno.EPERM),
+    ]
+
+
+def _deny_new_namespaces(column: int) -> list[bytes]:
+    # The flags of the newer call are in memory, which a filter cannot read; libraries fall back on the older one.
+    newer = _for_call(_CLONE3[column], [_refuse(errno.ENOSYS)])
+    new_namespace = [_load(0), _step(_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), _refuse(errno.EPERM), _ACCEPT]
+    return [*newer, *_for_call(_CLONE[column], new_namespace)]
 
 
 def _build_process_part(column: int, own_pid: int, own_signals_only: bool) -> bytes:

@@ -31,13 +31,14 @@ from nemo_gym._execution.inside.watching import CodeProcess, ServerGone
 INTERRUPT_GRACE_S = 1.0
 SEND_PATIENCE_S = 5
 FIRST_IMPORT_FD = 100
+NUMBER_BYTES = 8
 
 
 def main(control_fd: int) -> None:
     """Read the rules, then answer requests until the server is gone."""
     control = socket.socket(fileno=control_fd)
     try:
-        settings = _receive(control)
+        asked, settings = _receive(control)
     except EOFError:  # the server ended before it sent the rules; our folder may exist already
         with contextlib.suppress(OSError):
             os.rmdir(os.environ["HOME"])
@@ -60,9 +61,10 @@ def main(control_fd: int) -> None:
     baseline = containment.prepare(rules)
     zygote = Zygote(control, rules, baseline, import_fds)
     try:
-        _send(control, {"has_file_rules": rules.has_own_pids or baseline.file_rules is not None})
+        _send(control, asked, {"has_file_rules": rules.has_own_pids or baseline.file_rules is not None})
         while True:
-            _send(control, zygote.answer(_receive(control)))
+            asked, request = _receive(control)
+            _send(control, asked, zygote.answer(request))
     except (ServerGone, EOFError, OSError):
         watching.forget_keeper()
         containment.kill_all(rules)
@@ -110,7 +112,7 @@ class Zygote:
         """
         begin = time.monotonic()
         cause = self._watch(child, timeout_s, until_report=True)
-        task = _receive(self._control)
+        _, task = _receive(self._control)
         nonce = secrets.token_hex(16)
         said = list(watching.read_reports(child))
         if said == [{"ran": child.key}] and cause is None:
@@ -269,12 +271,14 @@ def _is_open_to_others(folder: str) -> bool:
     return all(os.stat(part).st_mode & stat.S_IXOTH for way in ways for part in way.parents)
 
 
-def _receive(control: socket.socket) -> Any:
-    return json.loads(receive_message(control.fileno()))
+def _receive(control: socket.socket) -> tuple[bytes, Any]:
+    """Return the number of the server's next message, which is that of the answer too, and the message."""
+    message = receive_message(control.fileno())
+    return message[:NUMBER_BYTES], json.loads(message[NUMBER_BYTES:])
 
 
-def _send(control: socket.socket, message: Any) -> None:
-    send_message(control.fileno(), json.dumps(message).encode())
+def _send(control: socket.socket, number: bytes, message: Any) -> None:
+    send_message(control.fileno(), number + json.dumps(message).encode())
 
 
 def _send_to_child(child: CodeProcess, message: bytes) -> None:

@@ -183,7 +183,7 @@ async def test_an_agent_may_speak_messages_with_the_client_of_anthropic(monkeypa
 async def test_an_agent_may_have_any_http_client_and_speak_responses(monkeypatch):
     async def play(task, rollout):
         asked, url = dict(task["responses_create_params"]), f"{rollout.base_url}/responses"
-        async with aiohttp.ClientSession() as http:
+        async with aiohttp.ClientSession(headers={"x-api-key": rollout.api_key}) as http:
             while True:
                 async with http.post(url, json={**asked, "model": rollout.model}) as answer:
                     said = (await answer.json())["output"]

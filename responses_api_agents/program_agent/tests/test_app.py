@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nemo_gym.base_resources_server import BaseVerifyResponse, SimpleResourcesServer
+from responses_api_agents.program_agent.run import PROGRAM_FAULTS
 from responses_api_agents.program_agent.tests.played_programs import (
     BROKEN,
     BenchRequest,
@@ -222,8 +223,13 @@ FAILURES = {
 async def test_every_failure_has_a_name_and_keeps_what_is_known(name):
     program, says = FAILURES[name]
     row = await play(**{"isolation": "auto", **program})
-    assert row["_ng_failure_class"] == name, row
-    assert says in row["_ng_failure_message"]
+    if name in PROGRAM_FAULTS:
+        assert row["program"]["fault"]["kind"] == name, row
+        assert says in row["program"]["fault"]["message"]
+        assert row["reward"] == 0.0, "the verifier finds nothing repaired"
+    else:
+        assert row["_ng_failure_class"] == name, row
+        assert says in row["_ng_failure_message"]
     assert row["model_calls"] == (0 if name in ("program_missing", "no_model_call") else 1)
     assert len(row["response"]["output"]) == row["model_calls"]
 
@@ -231,16 +237,16 @@ async def test_every_failure_has_a_name_and_keeps_what_is_known(name):
 async def test_a_program_gets_no_more_processes_than_it_may_have():
     program = "chat('Hello')\nfor _ in range(40): subprocess.Popen(['sleep', '600'])\ntime.sleep(600)"
     row = await play(**python_program(program, max_processes=20))
-    assert row["_ng_failure_class"] == "process_limit"
-    assert "it had more than 20 processes" in row["_ng_failure_message"]
+    assert row["program"]["fault"]["kind"] == "process_limit"
+    assert "it had more than 20 processes" in row["program"]["fault"]["message"]
 
 
 async def test_a_budget_of_tokens_ends_a_program_that_does_not_stop_asking():
     program = "while True:\n    try: chat('Hello')\n    except urllib.error.HTTPError as error: print(error.code)"
     row = await play(**python_program(program, max_tokens=30, max_output_bytes=2**20))
-    assert row["_ng_failure_class"] == "out_of_budget"
+    assert row["program"]["fault"]["kind"] == "out_of_budget"
     assert row["model_calls"] == 2
-    assert "30 tokens used" in row["_ng_failure_message"]
+    assert "30 tokens used" in row["program"]["fault"]["message"]
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(1)"])

@@ -200,7 +200,7 @@ async def test_a_process_that_stays_behind_ends_with_the_program(how):
 async def test_a_fork_bomb_is_bounded_and_ends():
     bomb = "chat('Hello')\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     row = await play(**python_program(bomb, max_processes=30, time_limit_s=20))
-    assert row["_ng_failure_class"] == "process_limit"
+    assert row["program"]["fault"]["kind"] == "process_limit"
 
 
 async def test_a_program_that_fills_the_disk_ends_and_leaves_the_disk_as_it_was():
@@ -210,7 +210,7 @@ async def test_a_program_that_fills_the_disk_ends_and_leaves_the_disk_as_it_was(
             max_disk_mib=16,
         )
     )
-    assert row["_ng_failure_class"] == "disk_limit"
+    assert row["program"]["fault"]["kind"] == "disk_limit"
 
 
 async def test_folders_that_nobody_may_enter_are_removed_all_the_same():

@@ -32,3 +32,13 @@ def apply_diff(folder: Path, diff: str) -> bytes:
     done = subprocess.run(command, input=diff.encode(), cwd=folder, capture_output=True, check=False)
     assert done.returncode == 0, (diff, done.stderr)
     return (folder / "a.txt").read_bytes() if (folder / "a.txt").exists() else b""
+
+
+def test_files_that_cannot_be_compared_in_time_are_left_out(tmp_path):
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "after" / "new.txt").write_text("x")
+    change = collect_change(
+        tmp_path / "before", tmp_path / "after", leave_out=[], patterns=["*"], max_bytes=100, give_up_at_s=0.0
+    )
+    assert (change.files, change.left_out) == ({}, ["new.txt"])

@@ -22,6 +22,7 @@ from typing import IO, Any, Literal, get_args
 
 from nemo_gym._execution import supervisor
 from nemo_gym._execution.inside.containment import remove_folder
+from nemo_gym._execution.inside.kernel_rules import build_namespace_filter
 from nemo_gym._execution.isolation import Isolation, choose_isolation
 from nemo_gym.sandbox.providers.base import (
     KILLED_RETURN_CODE,
@@ -52,6 +53,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
+FILTER_FD = 60
 # Bubblewrap starts a session without a terminal. Start another that takes ours, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
@@ -200,13 +202,16 @@ class LocalProvider(CommandProvider):
         sandbox = _get_sandbox(handle)
         folder = sandbox.translate_path(command.cwd or "")
         prefix: list[str] = []
+        filter_fd = None
         uid, gid = counted, _ = _find_user(self._run_as)
         if sandbox.isolation == "bubblewrap":
             shared = [*self._read_only_paths, *sandbox.sockets.values()]
             become = None
             if uid is not None and gid is not None and not all(map(_is_reachable_by_all, shared)):
                 become, uid, gid = (uid, gid), None, None
-            prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become)
+                # Bubblewrap denies further user namespaces only below one of its own, which root does not open.
+                filter_fd = FILTER_FD if build_namespace_filter() else None
+            prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become, filter_fd)
         return {
             "argv": [*prefix, *command.argv],
             "cwd": "/" if prefix else folder,
@@ -221,6 +226,7 @@ class LocalProvider(CommandProvider):
             "uid": uid,
             "gid": gid,
             "counted_uid": counted,
+            "filter_fd": filter_fd,
             "parent": os.getpid(),
         }
 

@@ -94,11 +94,17 @@ class LocalSandbox:
         return cls(**{**state, "root": str(root)})
 
     def build_bubblewrap_prefix(
-        self, bubblewrap: str, folder: str, read_only_paths: Sequence[str], become: tuple[int, int] | None = None
+        self,
+        bubblewrap: str,
+        folder: str,
+        read_only_paths: Sequence[str],
+        become: tuple[int, int] | None = None,
+        filter_fd: int | None = None,
     ) -> list[str]:
         """Return the `bwrap` call to put before a command.
 
         With `become`, it starts as root, to see paths that the command's user cannot reach, and then becomes that user.
+        `filter_fd` is where it finds a filter on system calls.
         """
         executable = shutil.which(bubblewrap) or bubblewrap
         if become is None:
@@ -106,6 +112,7 @@ class LocalSandbox:
         else:
             options = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         options += ["--share-net"] if self.has_network else []
+        options += ["--seccomp", str(filter_fd)] if filter_fd is not None else []
         shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
         # The sandbox's own /tmp hides the machine's, so paths in there are mounted again.
         for path in (path for path in read_only_paths if _is_within(path, "/tmp")):
