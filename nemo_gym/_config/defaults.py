@@ -35,6 +35,7 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "allow_openai_version_skew": (bool, "true or false"),
     "access_token": (str, "text, in quotes"),
     "allowed_hosts": (list, "a list of host names"),
+    "secret_keys": (list, "a list of keys"),
     "head_server": (dict, "a mapping with `host` and `port`"),
 }
 OFFLINE_PORT = -1

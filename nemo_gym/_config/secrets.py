@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find and mask the secrets of a config, by what a key means rather than by the letters it contains.
 
-Values under the name of a credential, the values of all headers, and the users, passwords and keys in URLs are masked
-wherever they occur, and so is every repetition of such a value under an innocent key.
+Values under the name of a credential or under one that `secret_keys` lists, the values of all headers, the users,
+passwords and keys in URLs, and whatever has the shape of a token are masked wherever they occur, and so is every
+repetition of such a value under an innocent key.
 """
 
 from base64 import b64decode
@@ -14,9 +15,16 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nemo_gym._config.reserved_keys import SECRET_KEYS_KEY_NAME
 from nemo_gym._util.known_secrets import MASK as MASK
 from nemo_gym._util.known_secrets import KnownSecrets
-from nemo_gym._util.secret_names import is_headers_key, is_secret_header, read_url_credentials
+from nemo_gym._util.secret_names import (
+    is_headers_key,
+    is_secret_header,
+    is_secret_value,
+    mark_secret_keys,
+    read_url_credentials,
+)
 from nemo_gym._util.secret_names import is_secret_key as is_secret_key
 from nemo_gym._util.secret_names import mask_url_credentials as mask_url_credentials
 
@@ -44,19 +52,23 @@ def find_secrets(config: Any) -> list[str]:
             config = OmegaConf.to_container(config, resolve=True)
         except OmegaConfBaseException:  # an interpolation cannot be resolved, which is reported elsewhere
             config = OmegaConf.to_container(config)
+    if isinstance(config, Mapping):
+        mark_secret_keys(config.get(SECRET_KEYS_KEY_NAME))
     return [value for value in _list_secrets(config, secret=False, headers=False) if not _is_file_name(value)]
 
 
-def _list_secrets(node: Any, *, secret: bool, headers: bool) -> Iterator[str]:
+def _list_secrets(node: Any, *, secret: bool, headers: bool, key: Any = "") -> Iterator[str]:
     if isinstance(node, Mapping):
-        for key, value in node.items():
-            by_key = secret or is_secret_key(key) or (headers and is_secret_header(key))
-            yield from _list_secrets(value, secret=by_key, headers=headers or is_headers_key(key))
+        for name, value in node.items():
+            by_key = secret or is_secret_key(name) or (headers and is_secret_header(name, value))
+            yield from _list_secrets(value, secret=by_key, headers=headers or is_headers_key(name), key=name)
     elif isinstance(node, list | tuple):
         for value in node:
-            yield from _list_secrets(value, secret=secret, headers=headers)
+            yield from _list_secrets(value, secret=secret, headers=headers, key=key)
     elif secret and node not in _NOT_SET and not isinstance(node, bool):
         yield from _read_credentials(str(node))
+    elif isinstance(node, str) and is_secret_value(key, node):
+        yield node
     elif isinstance(node, str) and "://" in node:
         yield from read_url_credentials(node)
 
@@ -78,7 +90,7 @@ def _is_file_name(value: str) -> bool:
     return value.startswith("${") or (value.startswith(("/", "~", "./")) and Path(value).expanduser().exists())
 
 
-def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> None:
+def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool, key: Any = "") -> None:
     if isinstance(node, DictConfig):
         places = list(node.keys()) if not (node._is_none() or node._is_missing() or node._is_interpolation()) else []
     elif isinstance(node, dict):
@@ -90,9 +102,11 @@ def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> Non
         by_key = secret or (is_mapping and (headers or is_secret_key(place)))
         value = _read_raw(node, place)
         if isinstance(value, DictConfig | ListConfig | dict | list):
-            _hide(value, known, secret=by_key, headers=headers or (is_mapping and is_headers_key(place)))
+            within_headers = headers or (is_mapping and is_headers_key(place))
+            _hide(value, known, secret=by_key, headers=within_headers, key=place if is_mapping else key)
             continue
-        masked = _mask(value, known, secret=by_key)
+        has_shape = isinstance(value, str) and is_secret_value(place if is_mapping else key, value)
+        masked = _mask(value, known, secret=by_key or has_shape)
         if headers and not is_mapping and isinstance(value, str) and ":" in value:
             masked = f"{value.partition(':')[0]}: {MASK}"
         if masked != value:

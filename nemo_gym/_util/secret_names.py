@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is a secret: by the name it stands under, and by its place in a URL."""
+"""What is a secret: by the name it stands under, by its place in a URL, and by its shape."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,15 +11,37 @@ from nemo_gym._util.known_secrets import MASK
 
 _SECRET_KEY = re.compile(
     r"""(^|_)(api_?keys?|private_keys?|access_keys?(_id)?|signing_keys?|encryption_keys?|token|auth_tokens|credentials?
-         |authorization|auth|bearer|cookies?)$
+         |authorization|auth|bearer|cookies?|pat|pwd|dsn|conn(ection)?_str(ing)?)$
         |password|passwd|passphrase|secret""",
     re.VERBOSE,
 )
+# Names that may stand for a secret or for something harmless: the value decides.
+_TELLING_KEY = re.compile(
+    r"(^|_)(keys?|tokens?|webhooks?(_urls?)?|hooks?|sas|signatures?|licen[sc]e|salt|seed_phrase)$"
+)
+_OWN_NAMES = frozenset({"secret_keys"})  # it lists names
+_MARKED = set[str]()
 # Pieces of a tokenizer, not credentials.
 _VOCABULARY_TOKEN = re.compile(r"(^|_)(eos|bos|pad|unk|sep|cls|mask|stop|image|think|max|min|num)_token$")
-_HEADERS_KEY = re.compile(r"(^|_)headers$")
+_HEADERS_KEY = re.compile(r"(^|_)headers?$")
 _SECRET_HEADER = re.compile(r"auth|key|token|cookie|secret|signature|credential|passw")
 _SECRET_PARAMETER = re.compile(r"^(key|sig|code|pwd)$|signature$|credential$")
+
+_TOKEN_SHAPE = re.compile(
+    r"""(?<![A-Za-z0-9_-])(
+        (sk|pk|rk)[-_][A-Za-z0-9_-]{16,}            # OpenAI, Anthropic, Stripe
+        |(hf|api_org)_[A-Za-z0-9]{16,}              # Hugging Face
+        |gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,}
+        |glpat-[\w-]{16,}|nvapi-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{10,}
+        |A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{40,}|dop_v1_[0-9a-f]{40,}
+        |eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}      # JWT
+        )(?![A-Za-z0-9_-])
+        |-----BEGIN[ A-Z]*PRIVATE[ ]KEY-----""",
+    re.VERBOSE,
+)
+_WORD = re.compile(r"[A-Za-z0-9_+=-]+")
+_SHORTEST_RANDOM = 16
+_BITS_PER_CHARACTER = 3.0
 
 _URL = re.compile(r"""(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<place>[^\s?#"'<>]*)(?P<rest>[?#][^\s"'<>]*)?""")
 _PARAMETER = re.compile(r"(?P<name>[^?&#;=]+)=(?P<value>[^&#;]+)")
@@ -32,7 +55,31 @@ _PLAIN_AUTHORITY = re.compile(r"[^@:]*(?P<port>:\d{1,5})?|\[[\da-fA-F:]+\](:\d+)
 def is_secret_key(key: Any) -> bool:
     """Whether a value under `key` is a secret: `policy_api_key` is, `max_output_tokens` is not."""
     name = _normalize(key)
-    return bool(_SECRET_KEY.search(name)) and not _VOCABULARY_TOKEN.search(name)
+    if name in _MARKED:
+        return True
+    return bool(_SECRET_KEY.search(name)) and not _VOCABULARY_TOKEN.search(name) and name not in _OWN_NAMES
+
+
+def mark_secret_keys(names: Any) -> None:
+    """Take the values under `names` for secrets from now on; the check of the config refuses what is no list."""
+    if isinstance(names, Sequence) and not isinstance(names, str):
+        _MARKED.update(_normalize(name) for name in names)
+
+
+def is_secret_value(key: Any, value: str) -> bool:
+    """Whether `value` has the shape of a secret: a known kind of token, or random letters under a telling name."""
+    if _TOKEN_SHAPE.search(value):
+        return True
+    return bool(_TELLING_KEY.search(_normalize(key))) and looks_random(value)
+
+
+def looks_random(text: str) -> bool:
+    """Whether `text` is one long word of letters and digits in no order: no path, sentence, number or name."""
+    has_both = any(map(str.isdigit, text)) and any(map(str.isalpha, text))
+    if len(text) < _SHORTEST_RANDOM or not has_both or not _WORD.fullmatch(text):
+        return False
+    shares = [text.count(character) / len(text) for character in set(text)]
+    return -sum(share * math.log2(share) for share in shares) >= _BITS_PER_CHARACTER
 
 
 def is_headers_key(key: Any) -> bool:
@@ -40,9 +87,9 @@ def is_headers_key(key: Any) -> bool:
     return bool(_HEADERS_KEY.search(_normalize(key)))
 
 
-def is_secret_header(name: Any) -> bool:
-    """Whether the value of the header `name` lets somebody in."""
-    return bool(_SECRET_HEADER.search(_normalize(name)))
+def is_secret_header(name: Any, value: Any) -> bool:
+    """Whether `value`, of the header `name`, lets somebody in. No header is shown; those that do are masked in logs."""
+    return bool(_SECRET_HEADER.search(_normalize(name))) or (isinstance(value, str) and looks_random(value))
 
 
 def mask_url_credentials(text: str) -> str:
@@ -56,6 +103,7 @@ def read_url_credentials(text: str) -> Iterator[str]:
         credentials = url["place"][: max(0, _find_host(url["place"]) - 1)]
         user, _, password = credentials.partition(":")
         yield from (unquote(part) for part in (password or user,) if part)
+        yield from _find_hook_tokens(url["place"])
         for parameter in _PARAMETER.finditer(url["rest"] or ""):
             if _is_secret_parameter(parameter["name"]):
                 yield unquote(parameter["value"])
@@ -90,7 +138,9 @@ def _mask_entries(text: str) -> str:
 
 
 def _normalize(key: Any) -> str:
-    return re.sub(r"[-. ]", "_", str(key)).lower()
+    """Return a name in snake case, whatever case it is in."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", str(key))
+    return re.sub(r"[-. _]+", "_", words).lower()
 
 
 def _is_secret_parameter(name: str) -> bool:
@@ -101,7 +151,16 @@ def _mask_url(url: re.Match[str]) -> str:
     place = url["place"]
     host = _find_host(place)
     shown = f"{MASK}@{place[host:]}" if host else place
+    for token in _find_hook_tokens(place):
+        shown = shown.replace(token, MASK)
     return url["scheme"] + shown + _PARAMETER.sub(_mask_parameter, url["rest"] or "")
+
+
+def _find_hook_tokens(place: str) -> list[str]:
+    """Return the parts of a webhook's path that let whoever knows them post there."""
+    if "hook" not in place.lower():
+        return []
+    return [part for part in place.split("/")[1:] if looks_random(part)]
 
 
 def _mask_parameter(parameter: re.Match[str]) -> str:

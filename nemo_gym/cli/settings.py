@@ -247,6 +247,9 @@ class RunConfig(BaseNeMoGymCLIConfig):
         default_factory=list, description="Additional host names that servers accept; `*` for all."
     )
     access_token: str | None = Field(default=None, description="Token that every call to the servers must carry.")
+    secret_keys: list[str] = Field(
+        default_factory=list, description="Further keys whose values are secrets: never shown, and masked in logs."
+    )
     head_server: dict[str, Any] = Field(
         default={"host": "127.0.0.1", "port": 11000}, description="Where the head server listens."
     )
