@@ -16,6 +16,7 @@ from nemo_gym._catalog.configs import (
     ServerBlock,
     config_names,
     describe_hidden_folders,
+    follow_references,
     iter_server_blocks,
     list_visible_servers,
 )
@@ -65,12 +66,14 @@ def _read_benchmarks(configs: Configs) -> Iterator[Component]:
     """Yield configs that run by themselves; one without a benchmark dataset has its first agent and one repeat."""
     for name, path in (item for root in configs.roots for item in config_names(root / "benchmarks").items()):
         own = list(iter_server_blocks(configs.read(path)))
-        blocks = list(iter_server_blocks(configs.merge(path)))
+        merged = configs.merge(path)
+        blocks = list(iter_server_blocks(merged))
         owners = [(block, one) for block in [*own, *blocks] for one in block.datasets if one.get("type") == "benchmark"]
         agents = [block for block in blocks if block.type == "responses_api_agents" and "entrypoint" in block.settings]
         if not owners and not agents:
             continue
         agent, dataset = owners[0] if owners else (agents[0], {})
+        dataset = {key: follow_references(value, merged) for key, value in dataset.items()}
         manifest = _read_manifest(path, configs)
         facts = {"agent_name": agent.instance, "num_repeats": dataset.get("num_repeats", 1)}
         details = {

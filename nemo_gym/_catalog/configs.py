@@ -16,6 +16,7 @@ from typing import Any
 from nemo_gym._util.server_imports import SERVER_TYPES, holds_code
 
 _DIRECTIVE = re.compile(r"\$\{\s*(?:inherit_from|copy)\s*:\s*([^{}]+?)\s*\}")
+_REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
 _DEEPEST = 20
 _NO_CONFIGS = frozenset({"data", "prompts", "tests", "scripts", "__pycache__"})
 
@@ -37,6 +38,24 @@ def config_names(collection: Path) -> dict[str, Path]:
             elif file.endswith(".yaml") and file not in ("manifest.yaml", "prompt.yaml", "env.yaml"):
                 found.setdefault(f"{name}/{file.removesuffix('.yaml')}", here / file)
     return found
+
+
+def follow_references(value: Any, values: Mapping[str, Any]) -> Any:
+    """Return what `value` stands for if it is a reference to a key of `values`, as in `${repeats.${protocol}}`.
+
+    A reference that leads nowhere stays as it is.
+    """
+    for _ in range(_DEEPEST):
+        reference = _REFERENCE.search(value) if isinstance(value, str) else None
+        if reference is None:
+            return value
+        target: Any = values
+        for key in reference[1].split("."):
+            target = target.get(key) if isinstance(target, Mapping) else None
+        if target is None:
+            return value
+        value = target if value == reference[0] else value.replace(reference[0], str(target))
+    return value
 
 
 def find_server_configs(servers: Path) -> dict[str, list[Path]]:

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
@@ -43,10 +43,19 @@ class LibraryJudgeMathResourcesServerConfig(BaseResourcesServerConfig):
     """Parameters of the calls to the judge; their input is replaced."""
     should_use_judge: bool = True
     """Ask the judge about answers that the library does not find equal."""
+    answer_regex: str | None = None
+    """Pattern whose last match is the answer, for prompts that ask for none in a box; None: the last box is."""
     library_verifier_timeout_seconds: float = Field(10, gt=0)
     """Seconds after which the library is stopped; the answer then counts as not equal."""
     library_verifier_max_concurrency: int = Field(32, ge=1)
     """Maximum number of processes for the library; more than one per CPU only while some take long."""
+
+    @field_validator("answer_regex")
+    @classmethod
+    def _require_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            grading.compile_pattern(pattern)
+        return pattern
 
 
 class LibraryJudgeMathRunRequest(BaseRunRequest):
@@ -109,6 +118,10 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         self, question: str, expected_answer: str, generated_answer: str
     ) -> tuple[float, str | None, float, list[JudgeEvaluation] | None]:
         """Return the reward, the answer that was found, the library's reward, and the calls to the judge."""
+        if self.config.answer_regex is not None:
+            pattern = grading.compile_pattern(self.config.answer_regex)
+            found = grading.last_match(pattern, grading.strip_thinking(generated_answer))
+            generated_answer = f"\\boxed{{{found.rstrip('.')}}}" if found else ""
         answer = grading.strip_thinking(generated_answer)
         box = grading.last_box(answer)
         if box is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The prepare scripts, given files of the shape of the Hub's by the real client: which rows they write."""
 
+import itertools
 import json
 import re
 
@@ -175,8 +176,10 @@ def test_mbpp_has_one_unit_test_for_each_assertion(prepare):
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_prompt_of_a_benchmark_shows_the_task(prepare, root, name):
-    (path,) = re.findall(r"prompt_config: (\S+)", (root / "benchmarks" / name / "config.yaml").read_text())
-    for row in prepare(name):
+    config = (root / "benchmarks" / name / "config.yaml").read_text()
+    paths = re.findall(r"prompt_config: ([^\s$]+)", config)
+    assert paths
+    for path, row in itertools.product(paths, prepare(name)):
         (message,) = fill_prompt(load_prompt_config(path), row)
         task = row.get("question") or row.get("prompt") or row["task"]
         assert task in message["content"]

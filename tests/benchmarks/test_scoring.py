@@ -25,9 +25,9 @@ FOR_PEOPLE = ("description", "value")
 WRONG_LETTER = {"A": "B", "B": "C", "C": "D", "D": "A"}
 
 
-def parsed(name: str) -> Any:
+def parsed(name: str, **settings: Any) -> Any:
     """The config of a benchmark, merged and resolved as a run has it."""
-    paths = {"config_paths": [f"benchmarks/{name}/config.yaml"]}
+    paths = {"config_paths": [f"benchmarks/{name}/config.yaml"], **settings}
     return GlobalConfigDictParser().parse(
         GlobalConfigDictParserConfig(
             initial_global_config_dict=OmegaConf.merge(GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, paths),
@@ -59,9 +59,11 @@ async def servers() -> AsyncIterator[Servers]:
         yield Servers(ends)
 
 
-async def rewards(started: Servers, name: str, row: dict[str, Any], *replies: str) -> list[float]:
+async def rewards(
+    started: Servers, name: str, row: dict[str, Any], *replies: str, settings: dict[str, Any] | None = None
+) -> list[float]:
     """What the server of a benchmark says of replies to a row, asked with the prompt of the benchmark."""
-    servers = GlobalConfigDictParser().filter_for_server_instance_configs(parsed(name))
+    servers = GlobalConfigDictParser().filter_for_server_instance_configs(parsed(name, **(settings or {})))
     (server,) = (one for one in servers if one.SERVER_TYPE == "resources_servers")
     (agent,) = (one.get_inner_run_server_config_dict() for one in servers if one.SERVER_TYPE == "responses_api_agents")
     assert agent["resources_server"] == {"type": "resources_servers", "name": server.name}
@@ -70,7 +72,7 @@ async def rewards(started: Servers, name: str, row: dict[str, Any], *replies: st
     asked = apply_prompt_to_row(load_prompt_config(dataset["prompt_config"]), row)
     assert fields["entrypoint"] == "app.py"
     left_out = ("host", "port", *FOR_PEOPLE)
-    made = {key: value for key, value in OmegaConf.to_container(fields).items() if key not in left_out}
+    made = {key: value for key, value in OmegaConf.to_container(fields, resolve=True).items() if key not in left_out}
     client = await started.client_of(impl, **made)
     given = []
     for said in replies:
@@ -85,6 +87,52 @@ async def test_right_answers_are_worth_one_and_wrong_ones_nothing(prepare, serve
     sample = SAMPLES[name]
     for row, right, wrong in zip(prepare(name), sample.right, sample.wrong, strict=True):
         assert await rewards(servers, name, row, right, wrong, "") == [1.0, 0.0, 0.0]
+
+
+PUBLISHED = {"protocol": "published"}
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("gsm8k", "So {}.\n#### {}"),
+        ("math-500", "So it is {}.\n\nAnswer: {}"),
+        ("aime24", "So \\boxed{{{1}}}."),
+        ("aime25", "So \\boxed{{{1}}}."),
+    ],
+)
+async def test_the_published_protocol_finds_an_answer_where_its_prompt_asks_for_it(prepare, servers, name, write):
+    for row in prepare(name):
+        right = row["expected_answer"]
+        replies = (write.format(right, right), write.format(right, "1234567"), f"It is {right}.", "")
+        assert await rewards(servers, name, row, *replies, settings=PUBLISHED) == [1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("said", "reward"), [("#### $1,234", 1.0), ("####1234.0", 1.0), ("#### 1234 apples.", 1.0)])
+async def test_a_published_answer_of_gsm8k_may_have_a_unit(servers, said, reward):
+    row = {"question": "How many?", "expected_answer": "1234"}
+    assert await rewards(servers, "gsm8k", row, said, settings=PUBLISHED) == [reward]
+
+
+@pytest.mark.parametrize("name", ["gpqa", "mmlu_pro"])
+async def test_the_published_protocol_of_a_choice_reads_the_answer_line(prepare, servers, name):
+    (row, *_) = prepare(name)
+    right = row["expected_answer"]
+    replies = (f"Hm.\n\n**Answer:** {right}", f"Answer: {WRONG_LETTER.get(right, 'A')}", f"\\boxed{{{right}}}")
+    assert await rewards(servers, name, row, *replies, settings=PUBLISHED) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "repeats"),
+    [("gpqa", (1, 8)), ("mmlu_pro", (1, 1)), ("gsm8k", (1, 1)), ("math-500", (1, 1)), ("aime24", (8, 32))],
+)
+async def test_a_protocol_chooses_the_repeats(name, repeats):
+    found = []
+    for protocol in ("ours", "published"):
+        servers = GlobalConfigDictParser().filter_for_server_instance_configs(parsed(name, protocol=protocol))
+        agents = (one for one in servers if one.SERVER_TYPE == "responses_api_agents")
+        found += [agent.get_inner_run_server_config_dict()["datasets"][0]["num_repeats"] for agent in agents]
+    assert tuple(found) == repeats
 
 
 async def test_the_right_letter_of_gpqa_is_worth_one(prepare, servers):
@@ -108,7 +156,7 @@ async def test_a_failed_assertion_is_a_wrong_answer_and_an_exception_an_error(pr
     for source in ("def swap(pair): return pair[1], 'x'", "def swap(pair): return pair[2]", "def other(): pass"):
         answer = await client.post("server", "/verify", json={**asked, "response": reply(program(source))})
         results.append((await get_response_json(answer))["result"])
-    assert results == [[-2], [-4], [-4]]
+    assert results == [[False], [-4], [-4]]
 
 
 async def test_a_harness_without_a_function_is_refused(prepare, servers):

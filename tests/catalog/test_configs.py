@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nemo_gym._catalog.configs import Configs, iter_server_blocks
+from nemo_gym._catalog.configs import Configs, follow_references, iter_server_blocks
 from tests.support.catalogue import write_config
 
 
@@ -54,3 +54,20 @@ def test_a_file_is_looked_up_in_the_roots_before_its_own_folder(tmp_path):
     write_config(tmp_path, "sub/base.yaml", "s: {resources_servers: {x: {domain: other}}}")
     path = write_config(tmp_path, "sub/top.yaml", "config_paths: [base.yaml]")
     assert blocks(tmp_path, path)[0]["s"].settings["domain"] == "math"
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("${repeats.many}", 8),
+        ("${repeats.${choice}}", 8),
+        ("${repeats.${choice}} times", "8 times"),
+        ("${repeats.none}", "${repeats.none}"),
+        ("${oc.env:HOME}", "${oc.env:HOME}"),
+        ("${itself}", "${itself}"),
+        (3, 3),
+    ],
+)
+def test_a_reference_is_followed_to_a_plain_value(value, meant):
+    values = {"choice": "many", "repeats": {"many": 8}, "itself": "${itself}"}
+    assert follow_references(value, values) == meant
