@@ -25,6 +25,8 @@ _THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)\s*+\{|\\.|[{}]", re.DOTALL)
 _BOX = r"\boxed{"
 _BRACE = re.compile(r"[{}]")
+_LITERAL_BOX_TOKEN = re.compile(r"\\boxed\{|[{}]")
+_TEXT_COMMAND = "\\text{"
 _FENCE = re.compile(r"[ \t]*+(`{3,}|~{3,})[ \t]*+([^\n]*)")
 _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?"
@@ -45,9 +47,9 @@ class FunctionCall(NamedTuple):
     call_id: str
 
 
-def assistant_text(response: Any) -> str:
+def assistant_text(response: Any, between_parts: str = "") -> str:
     """Return all text the assistant wrote in a response (or its dict), with newlines between messages."""
-    return "\n".join(_list_message_texts(response))
+    return "\n".join(_list_message_texts(response, between_parts))
 
 
 def joined_text(response: Any) -> str:
@@ -63,6 +65,15 @@ def answer_text(response: Any) -> str:
 def last_assistant_text(response: Any) -> str:
     """Return the text of the assistant's last message; empty if there is none."""
     return next(reversed(list(_list_message_texts(response))), "")
+
+
+def last_item_text(response: Any) -> str:
+    """Return the first part of the very last output item; empty if that item is a tool call or reasoning."""
+    items: list[Any] = get_field(response, "output") or []
+    content = get_field(items[-1], "content") if items else None
+    if not content or get_field(items[-1], "type") == "reasoning":
+        return ""
+    return content if isinstance(content, str) else str(get_field(content[0], "text") or "")
 
 
 def function_calls(response: Any) -> list[FunctionCall]:
@@ -133,6 +144,44 @@ def last_box(text: str) -> str | None:
         if depth == 0:
             return text[start : brace.start()].strip() or None
     return None
+
+
+def boxes_from_last(text: str) -> Iterator[str | None]:
+    r"""Yield the content of every `\boxed{` from the last to the first; None for one that is never closed.
+
+    Unlike `all_boxed`, this takes the command and every brace literally: no `\fbox`, no space before the brace, and
+    `\{` is a brace too. NeMo Gym's graders read boxes this way.
+    """
+    boxes: list[tuple[int, int | None]] = []
+    opened: list[int] = []  # for each open brace, the number of its box; -1 for any other brace
+    for token in _LITERAL_BOX_TOKEN.finditer(text):
+        if token[0] == "{":
+            opened.append(-1)
+        elif token[0] != "}":
+            opened.append(len(boxes))
+            boxes.append((token.end(), None))
+        elif opened:
+            number = opened.pop()
+            if number >= 0:
+                boxes[number] = (boxes[number][0], token.start())
+    for start, end in reversed(boxes):
+        yield None if end is None else text[start:end]
+
+
+def peel_text_commands(text: str) -> str:
+    r"""Return `text` stripped and without the `\text{…}` around all of it, however many times it is wrapped."""
+    stripped = text.strip()
+    start = 0
+    end = len(stripped)
+    # Bounds instead of slices: a reply may nest a hundred thousand of them.
+    while stripped.startswith(_TEXT_COMMAND, start, end) and stripped.endswith("}", start + len(_TEXT_COMMAND), end):
+        start += len(_TEXT_COMMAND)
+        end -= 1
+        while start < end and stripped[start].isspace():
+            start += 1
+        while start < end and stripped[end - 1].isspace():
+            end -= 1
+    return stripped[start:end]
 
 
 def labelled_answer(text: str, label: str = "Answer") -> str | None:
@@ -252,13 +301,13 @@ def _is_short_int(written: str) -> bool:
     return len(written) <= _MAX_INT_DIGITS and written.lstrip("+-").isdigit()
 
 
-def _list_message_texts(response: Any) -> Iterator[str]:
+def _list_message_texts(response: Any, between_parts: str = "") -> Iterator[str]:
     for item in get_field(response, "output") or ():
         if get_field(item, "role") == "assistant":
             content = get_field(item, "content") or ""
             if not isinstance(content, str):
                 texts = (get_field(part, "text") for part in content if get_field(part, "type") == "output_text")
-                content = "".join(text or "" for text in texts)
+                content = between_parts.join(text or "" for text in texts)
             if content:
                 yield content
 

@@ -38,6 +38,25 @@ class TestAssistantText:
         assert grading.joined_text(response) == "<think>no: 4</think>\\boxed{32}"
         assert grading.answer_text(response) == "\\boxed{32}"
 
+    def test_parts_may_be_separated_too(self):
+        assert grading.assistant_text({"output": [message("a", "b"), message("c")]}, between_parts="\n") == "a\nb\nc"
+
+    @pytest.mark.parametrize("form", [dict, as_object])
+    @pytest.mark.parametrize(
+        ("last", "text"),
+        [
+            (message("first", "second"), "first"),
+            ({"type": "message", "role": "assistant", "content": "plain"}, "plain"),
+            ({"type": "message", "role": "assistant", "content": []}, ""),
+            ({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, ""),
+            ({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]}, ""),
+            (call("x", "{}"), ""),
+        ],
+    )
+    def test_the_last_items_text_is_its_first_part(self, form, last, text):
+        assert grading.last_item_text(form({"output": [message("earlier"), last]})) == text
+        assert grading.last_item_text(form({"output": []})) == ""
+
     def test_an_object_reads_like_its_dict(self):
         response = {"output": [message("a"), call("f", "{}"), message("b")]}
         assert grading.assistant_text(as_object(response)) == "a\nb"
@@ -153,6 +172,27 @@ class TestBoxed:
     )
     def test_balanced_content_comes_back(self, content):
         assert grading.boxed(rf"x \boxed{{{content}}} y") == content.strip()
+
+    def test_literal_boxes_come_from_the_last_one_closed_or_not(self):
+        text = r"\boxed{1} \fbox{2} \boxed {3} \boxed{a \boxed{{b}}} \boxed{c"
+        assert list(grading.boxes_from_last(text)) == [None, "{b}", r"a \boxed{{b}}", "1"]
+
+    @pytest.mark.parametrize(
+        ("text", "content"),
+        [
+            (r" \text{ A } ", "A"),
+            (r"\text{\text{A} }", "A"),
+            (r"\text{A} B", r"\text{A} B"),
+            (r"\text{A", r"\text{A"),
+            (r"\text{}", ""),
+            (r"\textbf{A}", r"\textbf{A}"),
+        ],
+    )
+    def test_text_commands_around_everything_are_peeled(self, text, content):
+        assert grading.peel_text_commands(text) == content
+
+    def test_text_commands_nested_very_deeply_take_linear_time(self):
+        assert grading.peel_text_commands(r"\text{ " * 100_000 + " }" * 100_000) == ""
 
 
 class TestLabelledAnswer:
