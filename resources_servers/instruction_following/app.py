@@ -8,7 +8,6 @@ from pydantic import model_validator
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
-from nemo_gym.openai_utils import NeMoGymResponse
 from resources_servers.instruction_following.instructions import InstructionFollowingMetadata
 
 _LONG_CHARACTERS = 20_000
@@ -47,7 +46,11 @@ class InstructionFollowingResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: InstructionFollowingVerifyRequest) -> InstructionFollowingVerifyResponse:
         """Give 1 or 0, or the share of the instructions that the reply follows."""
-        text, metadata = reply_text(body.response), body.verifier_metadata
+        text = grading.last_item_text(body.response)
+        answer = grading.strip_thinking(text)
+        if answer != text.strip():  # else blank lines at the ends stay, as they count in some instructions
+            text = answer
+        metadata = body.verifier_metadata
         # Longer texts take milliseconds to read, while other requests would wait.
         if len(text) > _LONG_CHARACTERS:
             followed = await asyncio.to_thread(metadata.check, text)
@@ -60,14 +63,6 @@ class InstructionFollowingResourcesServer(SimpleResourcesServer):
             follow_instruction_list=followed,
             reward=share if metadata.grading_mode == "fraction" else float(all(followed)),
         )
-
-
-def reply_text(response: NeMoGymResponse) -> str:
-    """Return the first text of the last output item, without thinking; empty if that item has none."""
-    last = response.output[-1] if response.output else None
-    if last is None or last.type != "message":
-        return ""
-    return grading.strip_thinking(next((part.text for part in last.content if part.type == "output_text"), ""))
 
 
 if __name__ == "__main__":

@@ -4,127 +4,121 @@
 import itertools
 import re
 
-from resources_servers.instruction_following.ifeval import Relation, holds
-from resources_servers.instruction_following.text_units import blocks, divided, sentences, tokens, words
-
-_MARKS = re.compile(r"[^\w\s]")
+from resources_servers.instruction_following.ifeval import (
+    Relation,
+    count_keyword,
+    count_parts,
+    holds,
+    keyword_frequency,
+    letter_frequency,
+)
+from resources_servers.instruction_following.text_units import divide, split_sentences, tokens
 
 
 def paragraphs(text: str) -> bool:
     """Two paragraphs with the divider `***` between them."""
-    parts = [part for part in divided(text) if part]
-    return "***" in text and len(parts) == 2
+    return count_parts(divide(text)) == 2
 
 
 def paragraphs2(text: str) -> bool:
     """Two paragraphs with an empty line between them."""
-    return len(blocks(text)) == 2
+    return count_parts(text.split("\n\n")) == 2
 
 
 def first_word_sent(text: str, *, first_word: str) -> bool:
     """Every sentence begins with the word."""
-    found = sentences(text)
-    return bool(found) and all(_first(sentence) == _folded(first_word) for sentence in found)
+    found = split_sentences(text)
+    return all(sentence and sentence.split()[0].lower() == first_word.lower() for sentence in found)
 
 
 def first_word_answer(text: str, *, first_word: str) -> bool:
-    return _first(text) == _folded(first_word)
+    return text.split()[0].lower() == first_word.lower()
 
 
 def last_word_sent(text: str, *, last_word: str) -> bool:
     """Every sentence ends with the word."""
-    found = sentences(text)
-    return bool(found) and all(_last(sentence) == _folded(last_word) for sentence in found)
+    return all(sentence and _last_word(sentence) == last_word.lower() for sentence in split_sentences(text))
 
 
 def last_word_answer(text: str, *, last_word: str) -> bool:
-    return _last(text) == _folded(last_word)
+    return _last_word(text) == last_word.lower()
 
 
 def lowercase_counting(text: str, *, N: int) -> bool:
     """At most so many words in lower case."""
-    return sum(word.islower() for word in tokens(text)) <= N
+    return len(re.findall(r"\b[a-z]++\b", text)) <= N
 
 
 def letter_counting(text: str, *, N: int, relation: Relation = "at least") -> bool:
-    return holds(sum(map(str.isalpha, text)), relation, N)
-
-
-def letter_counting2(text: str, *, letter: str, let_frequency: int, let_relation: Relation = "at least") -> bool:
-    return holds(text.lower().count(letter.strip().lower()), let_relation, let_frequency)
+    return holds(len(re.findall("[a-zA-Z]", text)), relation, N)
 
 
 def count_unique(text: str) -> bool:
-    """No word twice."""
-    found = [word.lower() for word in tokens(text)]
-    return bool(found) and len(set(found)) == len(found)
+    """No word or mark twice."""
+    found = tokens(text)
+    return len(set(found)) == len(found)
 
 
 def count_increment_word(text: str, *, keyword1: str, keyword2: str) -> bool:
     """The first word once, the second twice."""
-    return _count(text, keyword1) == 1 and _count(text, keyword2) == 2
+    return count_keyword(text, keyword1) == 1 and count_keyword(text, keyword2) == 2
 
 
 def counting_composition(text: str, *, n_sent: int, n_words: int) -> bool:
-    """Three paragraphs with `***` between them, of so many sentences of so many words."""
-    parts = [part for part in divided(text) if part]
-    return len(parts) == 3 and all(_has_shape(part, n_sent, n_words) for part in parts)
+    """Three paragraphs with `***` between them, of so many sentences of so many words, marks included."""
+    parts = divide(text)
+    return count_parts(parts) == 3 and all(_has_shape(part, n_sent, n_words) for part in parts)
 
 
 def word_once(text: str, *, keyword: str) -> bool:
-    return _count(text, keyword) == 1
-
-
-def word_count_different_numbers(
-    text: str, *, keyword: str, frequency: int, relation: Relation | str = "at least"
-) -> bool:
-    count = _count(text, keyword)
-    return count == frequency if relation not in ("less than", "at least") else holds(count, relation, frequency)  # type: ignore[arg-type]
+    return count_keyword(text, keyword) == 1
 
 
 def exclude_word_harder(text: str, *, keyword: str) -> bool:
-    return _count(text, keyword) == 0
+    """Not between spaces; at the ends, beside a mark or in another case it may stand."""
+    return f" {keyword} " not in text
 
 
 def no_adjacent_consecutive(text: str) -> bool:
-    """No two words in a row begin with letters that follow each other in the alphabet."""
-    initials = [ord(word[0].lower()[0]) for word in tokens(text)]
+    """No two words in a row begin with letters that follow each other."""
+    initials = [ord(word[0].lower()[0]) for word in text.split()]
     return not any(second - first == 1 for first, second in itertools.pairwise(initials))
 
 
 def palindrome(text: str) -> bool:
-    """Some word of three letters or more reads the same backwards."""
-    return any(len(word) > 2 and word == word[::-1] for word in (token.lower() for token in tokens(text)))
+    """Some word, as short as it may be, reads the same backwards."""
+    return any(word == word[::-1] for word in text.split())
 
 
 def keyword_specific_position(text: str, *, keyword: str, n: int, m: int) -> bool:
     """The m-th word of the n-th sentence."""
-    found = sentences(text)
+    found = split_sentences(text)
     in_sentence = tokens(found[n - 1]) if 1 <= n <= len(found) else []
-    return 1 <= m <= len(in_sentence) and in_sentence[m - 1].lower() == _folded(keyword)
+    return 1 <= m <= len(in_sentence) and in_sentence[m - 1] == keyword
 
 
 def start_end(text: str) -> bool:
-    """The first word is the last one too."""
-    return len(tokens(text)) > 1 and _first(text) == _last(text)
+    """The first word is the last one too; a mark at the end is a word of its own."""
+    found = tokens(text)
+    return len(found) > 1 and found[0].lower() == found[-1].lower()
 
 
 def square_brackets(text: str) -> bool:
     """Every word in `[…]`."""
-    return bool(text.strip()) and all(re.fullmatch(r"\[[^\[\]\s]++\]\W?", word) for word in text.split())
+    return all(word.startswith("[") and word.endswith("]") for word in text.split())
 
 
 def bigram_wrapping(text: str) -> bool:
     """Every two words in `<<…>>`; the last may be alone."""
-    wrapped = re.findall(r"<<([^<>]++)>>", text)
-    outside = re.sub(r"<<[^<>]++>>", "", text)
-    counts = [len(part.split()) for part in wrapped]
-    return bool(counts) and not words(outside) and all(count == 2 for count in counts[:-1]) and counts[-1] in (1, 2)
+    found = text.split()
+    pairs = zip(found[::2], found[1::2], strict=False)
+    return all(first.startswith("<<") and second.endswith(">>") for first, second in pairs)
 
 
 def sentence_hyphens(text: str) -> bool:
     """Sentences joined by hyphens, without spaces between them."""
-    return "-" in text and not re.search(r"[.!?]\s|\s-|-\s", text.strip())
+    found = split_sentences(text.replace("-", " "))
+    return all(piece == sentence for piece, sentence in zip(text.split("-"), found, strict=False))
 
 
 def copying(text: str, *, prompt_to_repeat: str) -> bool:
@@ -134,8 +128,23 @@ def copying(text: str, *, prompt_to_repeat: str) -> bool:
 
 def copying_multiple(text: str, *, prompt_to_repeat: str, N: int) -> bool:
     """The prompt so many times, with `******` between."""
-    copies = [part.strip().lower() for part in re.split(r"\*{6}", text)]
+    copies = [part.strip().lower() for part in text.split("******")]
     return len(copies) == N and set(copies) == {prompt_to_repeat.strip().lower()}
+
+
+def copy_span(text: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
+    """Nothing but some characters of the prompt."""
+    return text.strip().lower() == prompt_to_repeat[n_start:n_end].strip().lower()
+
+
+def repeat_phrase(text: str, *, phrase: str, small_n: int) -> bool:
+    """The phrase so many times, each with at most one word changed, and the last with one."""
+    wanted = phrase.split()
+    found = [match.split() for match in re.findall(rf"{wanted[0]} .*? {wanted[-1]}", text)]
+    if len(found) != small_n or any(len(one) != len(wanted) for one in found):
+        return False
+    changes = [sum(word != other for word, other in zip(one, wanted, strict=True)) for one in found]
+    return max(changes, default=0) <= 1 and changes[-1:] == [1]
 
 
 def punctuation_dot(text: str) -> bool:
@@ -146,24 +155,12 @@ def punctuation_exclamation(text: str) -> bool:
     return "!" not in text
 
 
-def _folded(word: str) -> str:
-    return " ".join(_MARKS.sub(" ", word).split()).lower()
-
-
-def _first(text: str) -> str:
-    return next(iter(tokens(text[:2000])), "").lower()
-
-
-def _last(text: str) -> str:
-    return next(reversed(tokens(text[-2000:])), "").lower()
-
-
-def _count(text: str, keyword: str) -> int:
-    return len(re.findall(rf"\b{re.escape(keyword.strip())}\b", text, re.IGNORECASE))
+def _last_word(text: str) -> str:
+    return re.sub(r"[^\w\s]", "", text.split()[-1]).lower()
 
 
 def _has_shape(part: str, n_sent: int, n_words: int) -> bool:
-    found = sentences(part)
+    found = split_sentences(part)
     return len(found) == n_sent and all(len(tokens(sentence)) == n_words for sentence in found)
 
 
@@ -179,9 +176,9 @@ CHECKS = {
     "count:count_increment_word": count_increment_word,
     "count:counting_composition": counting_composition,
     "letters:letter_counting": letter_counting,
-    "letters:letter_counting2": letter_counting2,
+    "letters:letter_counting2": letter_frequency,
     "keywords:word_once": word_once,
-    "keywords:word_count_different_numbers": word_count_different_numbers,
+    "keywords:word_count_different_numbers": keyword_frequency,
     "keywords:exclude_word_harder": exclude_word_harder,
     "keywords:no_adjacent_consecutive": no_adjacent_consecutive,
     "keywords:palindrome": palindrome,
@@ -193,6 +190,8 @@ CHECKS = {
     "copy:copy": copying,
     "copy:copying_simple": copying,
     "copy:copying_multiple": copying_multiple,
+    "copy:repeat_phrase": repeat_phrase,
+    "new:copy_span_idx": copy_span,
     "punctuation:punctuation_dot": punctuation_dot,
     "punctuation:punctuation_exclamation": punctuation_exclamation,
 }

@@ -152,7 +152,7 @@ def spoken(topic: str, draw: random.Random) -> Task:
             "first_word:first_word_answer": {"first_word": word},
             "last_word:last_word_answer": {"last_word": "thanks"},
         },
-        f"{word.capitalize()}, I like {topic}.\n***\nI could go on, but no, thanks.",
+        f"{word.capitalize()} I like {topic}.\n***\nI could go on, but no, thanks.",
     )
 
 

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The 25 instructions of IFEval (Zhou et al., 2023): does a reply follow one? Our own code for their definitions.
 
-Every function takes the reply and the instruction's arguments by the names that IFEval gives them. Sentences and
-languages are told by rules of our own, so counts at the edge may differ from those of other implementations.
+Every function takes the reply and the instruction's arguments by the names that IFEval gives them. Keywords are regular
+expressions.
 """
 
 import json
 import re
 from typing import Literal
 
-from resources_servers.instruction_following.languages import is_in_language
-from resources_servers.instruction_following.text_units import blocks, divided, sentences, tokens, words
+from resources_servers.instruction_following.languages import detect_language, is_in_language
+from resources_servers.instruction_following.text_units import divide, sentences, tokens, words
 
 Relation = Literal["less than", "at least"]
 
-_HIGHLIGHT = re.compile(r"\*\*([^\n*]*+)\*\*|\*([^\n*]*+)\*")
-_PLACEHOLDER = re.compile(r"\[[^\[\]\n]*+\]")
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
+_HIGHLIGHT = re.compile(r"\*[^\n\*]*+\*")
+_BOLD = re.compile(r"\*\*[^\n\*]*+\*\*")
+_STAR_BULLET = re.compile(r"^[^\S\n]*+\*[^\*].*$", re.MULTILINE)
+_DASH_BULLET = re.compile(r"^[^\S\n]*+-.*$", re.MULTILINE)
 CONSTRAINED_RESPONSES = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 
 
@@ -26,16 +27,20 @@ def holds(count: int, relation: Relation, threshold: int) -> bool:
 
 
 def keywords_existence(text: str, *, keywords: list[str]) -> bool:
-    folded = text.casefold()
-    return all(keyword.casefold() in folded for keyword in keywords)
+    return all(re.search(keyword, text, re.IGNORECASE) for keyword in keywords)
+
+
+def count_keyword(text: str, keyword: str) -> int:
+    """Return how often a keyword, which is a regular expression, is found, within words too."""
+    return len(re.findall(keyword, text, re.IGNORECASE))
 
 
 def keyword_frequency(text: str, *, keyword: str, frequency: int, relation: Relation = "at least") -> bool:
-    return holds(text.casefold().count(keyword.strip().casefold()), relation, frequency)
+    return holds(count_keyword(text, keyword), relation, frequency)
 
 
 def forbidden_words(text: str, *, forbidden_words: list[str]) -> bool:
-    return not any(re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in forbidden_words)
+    return not any(re.search(rf"\b{word}\b", text, re.IGNORECASE) for word in forbidden_words)
 
 
 def letter_frequency(text: str, *, letter: str, let_frequency: int, let_relation: Relation = "at least") -> bool:
@@ -52,10 +57,14 @@ def number_sentences(text: str, *, num_sentences: int, relation: Relation = "at 
 
 def number_paragraphs(text: str, *, num_paragraphs: int) -> bool:
     """Exactly so many, with the divider `***` between them; at the ends it may stand too."""
-    parts = divided(text)
-    inner = parts[1:] if not parts[0] else parts
-    inner = inner[:-1] if inner and not inner[-1] else inner
-    return all(inner) and len(inner) == num_paragraphs
+    return count_parts(divide(text)) == num_paragraphs
+
+
+def count_parts(parts: list[str]) -> int | None:
+    """Return how many parts there are, without blank ones at the ends; None if one between them is blank."""
+    if any(not part.strip() for part in parts[1:-1]):
+        return None
+    return sum(bool(part.strip()) for part in parts)
 
 
 def number_words(text: str, *, num_words: int, relation: Relation = "at least") -> bool:
@@ -64,29 +73,32 @@ def number_words(text: str, *, num_words: int, relation: Relation = "at least") 
 
 def nth_paragraph_first_word(text: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
     """Exactly so many paragraphs between empty lines, of which one begins with the word."""
-    found = blocks(text)
-    if len(found) != num_paragraphs or not 1 <= nth_paragraph <= len(found):
+    pieces = text.split("\n\n")
+    count = sum(bool(piece.strip()) for piece in pieces)
+    if count != num_paragraphs or not 1 <= nth_paragraph <= count or not pieces[nth_paragraph - 1].strip():
         return False
-    begin = tokens(found[nth_paragraph - 1])[:1]
-    return begin != [] and begin[0].lower() == first_word.strip().lower()
+    word = pieces[nth_paragraph - 1].split()[0].lstrip("'").lstrip('"')
+    return re.split("[.,?!'\"]", word)[0].lower() == first_word.lower()
 
 
 def number_placeholders(text: str, *, num_placeholders: int) -> bool:
-    return len(_PLACEHOLDER.findall(text)) >= num_placeholders
+    """At least so many pieces in `[…]`, within lines."""
+    count = 0
+    for line in text.split("\n"):
+        end = -1
+        while (begin := line.find("[", end + 1)) >= 0 and (end := line.find("]", begin)) >= 0:
+            count += 1
+    return count >= num_placeholders
 
 
 def postscript(text: str, *, postscript_marker: str) -> bool:
-    marker = postscript_marker.strip().lower()
-    known = {"p.p.s": r"p\.\s?p\.\s?s", "p.p.s.": r"p\.\s?p\.\s?s", "p.s.": r"(?<!p\.)(?<!p\.\s)p\.\s?s\."}
-    return re.search(known.get(marker, re.escape(marker)), text.lower()) is not None
+    known = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
+    return re.search(known.get(postscript_marker, postscript_marker.lower()), text.lower()) is not None
 
 
 def number_bullet_lists(text: str, *, num_bullets: int) -> bool:
     """Exactly so many lines that begin with `*` or `-`; a line in bold or a divider is none."""
-    lines = (line.strip() for line in text.splitlines())
-    return (
-        sum(line.startswith("-") or (line[:1] == "*" and line[1:2] not in ("", "*")) for line in lines) == num_bullets
-    )
+    return len(_STAR_BULLET.findall(text)) + len(_DASH_BULLET.findall(text)) == num_bullets
 
 
 def constrained_response(text: str) -> bool:
@@ -95,19 +107,23 @@ def constrained_response(text: str) -> bool:
 
 def number_highlighted_sections(text: str, *, num_highlights: int) -> bool:
     """At least so many pieces in `*…*` or `**…**`."""
-    return sum(bool((match[1] or match[2] or "").strip()) for match in _HIGHLIGHT.finditer(text)) >= num_highlights
+    single = (piece.strip("*") for piece in _HIGHLIGHT.findall(text))
+    double = (piece.removeprefix("**").removesuffix("**") for piece in _BOLD.findall(text))
+    return sum(bool(piece.strip()) for piece in (*single, *double)) >= num_highlights
 
 
 def multiple_sections(text: str, *, section_spliter: str, num_sections: int) -> bool:
     """At least so many sections that begin with, for example, `Section 1`."""
-    return len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d", text)) >= num_sections
+    return len(re.findall(rf"{section_spliter}\s?\d+", text)) >= num_sections
 
 
 def json_format(text: str) -> bool:
     """All of it is JSON, in a code block or not."""
-    fenced = _FENCE.fullmatch(text.strip())
+    inner = text.strip()
+    for fence in ("```json", "```Json", "```JSON", "```"):
+        inner = inner.removeprefix(fence)
     try:
-        json.loads(fenced[1] if fenced else text)
+        json.loads(inner.removesuffix("```").strip())
     except (ValueError, RecursionError):
         return False
     return True
@@ -115,18 +131,19 @@ def json_format(text: str) -> bool:
 
 def title(text: str) -> bool:
     """A line holds something in `<<…>>`."""
-    for line in text.splitlines():
-        begin, end = line.find("<<"), line.rfind(">>")
-        if 0 <= begin < end and line[begin + 2 : end].strip("<> \t"):
+    for line in text.split("\n"):
+        begin = line.find("<<")
+        end = line.rfind(">>")
+        if 0 <= begin < end - 2 and line[begin : end + 2].lstrip("<").rstrip(">").strip():
             return True
     return False
 
 
 def two_responses(text: str) -> bool:
     """Two different responses, separated by `******`."""
-    responses = [part.strip() for part in re.split(r"\*{6}", text)]
-    inner = [part for number, part in enumerate(responses) if part or 0 < number < len(responses) - 1]
-    return len(inner) == 2 and all(inner) and inner[0] != inner[1]
+    parts = text.split("******")
+    different = {part.strip() for part in parts if part.strip()}
+    return count_parts(parts) == 2 == len(different)
 
 
 def repeat_prompt(text: str, *, prompt_to_repeat: str) -> bool:
@@ -147,11 +164,11 @@ def capital_word_frequency(text: str, *, capital_frequency: int, capital_relatio
 
 
 def english_capital(text: str) -> bool:
-    return text.isupper() and is_in_language(text, "en")
+    return text.isupper() and detect_language(text) in ("en", None)
 
 
 def english_lowercase(text: str) -> bool:
-    return text.islower() and is_in_language(text, "en")
+    return text.islower() and detect_language(text) in ("en", None)
 
 
 def no_comma(text: str) -> bool:

@@ -6,6 +6,7 @@ before anything is graded.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, Self
@@ -13,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from resources_servers.instruction_following import further, ifeval
-from resources_servers.instruction_following.languages import LANGUAGES
+from resources_servers.instruction_following.languages import known_languages
 
 CHECKS: dict[str, Callable[..., bool]] = {**ifeval.CHECKS, **further.CHECKS}
 
@@ -38,7 +39,10 @@ class Instruction:
 
     def is_followed(self, text: str) -> bool:
         """Return whether the reply does what it was told; an empty one never does."""
-        return bool(text.strip()) and self._check(text, **self._arguments)
+        try:
+            return bool(text.strip()) and self._check(text, **self._arguments)
+        except re.error:  # a keyword that is no regular expression
+            return False
 
     def _validated(self, name: str, adapter: "TypeAdapter[Any]", value: Any) -> Any:
         try:
@@ -46,8 +50,10 @@ class Instruction:
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
             raise ValueError(f"instruction {self.instruction_id!r}: {name} = {value!r}: {problem}") from error
-        if name == "language" and valid.strip().lower() not in LANGUAGES:
-            raise ValueError(f"language {valid!r} cannot be told; those that can: {', '.join(sorted(LANGUAGES))}")
+        if name == "language" and valid.strip().lower() not in known_languages():
+            raise ValueError(
+                f"language {valid!r} cannot be told; those that can: {', '.join(sorted(known_languages()))}"
+            )
         return valid
 
 

@@ -6,14 +6,16 @@ whatever the path; both are replayed on fresh worlds, so scoring needs no live s
 """
 
 import logging
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Body, FastAPI, Request
+from fastapi import Body, FastAPI, HTTPException, Request
 from pydantic import AfterValidator, BaseModel, PrivateAttr
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyRequest,
@@ -24,11 +26,24 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.mcp_auto_exposure import MCPCatchall, MCPTool
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore
-from resources_servers.workplace_assistant import toolkits
+from resources_servers.workplace_assistant import offices, toolkits
 from resources_servers.workplace_assistant.toolkits import TOOLS
 from resources_servers.workplace_assistant.world import World
 
 LOG = logging.getLogger(__name__)
+Office = Literal["harborlight", "workbench"]
+
+
+class WorkplaceAssistantConfig(BaseResourcesServerConfig):
+    """Config of the office."""
+
+    world: Office | None = None
+    """The office that all rows are played in; null: each in its own, by its `world` or the addresses in it."""
+    world_dir: Path | None = None
+    """Folder with the tables of the office `workbench`, as CSV files; null: where `fetch_workbench` puts them."""
+    failing_ground_truth: Literal["refuse", "skip"] | None = None
+    """What to do with a row whose own calls fail; null: skip them in `workbench`, as NeMo Gym does, else refuse the
+    row."""
 
 
 def _a_tool(name: str) -> str:
@@ -54,7 +69,9 @@ class GroundTruthCall(BaseModel):
 class WorkplaceAssistantSeedSessionRequest(BaseSeedSessionRequest):
     """A task; one that cannot be scored is refused before a model works on it."""
 
+    id: int | str | None = None
     ground_truth: list[GroundTruthCall] = []
+    world: Office | None = None
 
 
 class WorkplaceAssistantVerifyRequest(BaseVerifyRequest):
@@ -65,6 +82,8 @@ class WorkplaceAssistantVerifyRequest(BaseVerifyRequest):
     category: str = ""
     """`workplace_assistant_` and the toolkit that the task is about."""
     environment_name: str = ""
+    world: Office | None = None
+    """The office that the task is about."""
 
 
 class WorkplaceAssistantToolResponse(BaseModel):
@@ -77,10 +96,13 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
     """All tools behind one route, a world for each session, and a verifier that compares end states."""
 
     REVERIFY_MODE = ReverifyMode.STATELESS
+    config: WorkplaceAssistantConfig
     _worlds: SessionStore[World] = PrivateAttr(default_factory=SessionStore)
 
     def setup_webserver(self) -> FastAPI:
         """Return the app with the tools."""
+        if self.config.world == offices.WORKBENCH or self.config.world_dir:
+            offices.read_office(self._workbench_dir)  # tables that cannot be read are reported before any row comes
         app = super().setup_webserver()
         app.post("/{tool}")(self.call_tool)
         return app
@@ -94,7 +116,8 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
         self, request: Request, body: WorkplaceAssistantSeedSessionRequest
     ) -> BaseSeedSessionResponse:
         """Begin a session with a fresh world."""
-        self._worlds[request.session[SESSION_ID_KEY]] = World()
+        expected = self._play_ground_truth(body)
+        self._worlds[request.session[SESSION_ID_KEY]] = World(expected.company)
         return BaseSeedSessionResponse()
 
     async def call_tool(
@@ -111,14 +134,40 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
         """Give 1 if the response leads to the end state that the task asks for, and end the session."""
         if request is not None:
             self._worlds.pop(request.session[SESSION_ID_KEY])
-        expected, failed = toolkits.replay((call.name, orjson.loads(call.arguments)) for call in body.ground_truth)
-        if failed:
-            LOG.warning("task %r: its own solution has calls that fail, which are skipped: %s", body.id, failed)
+        expected = self._play_ground_truth(body)
         calls = grading.function_calls(body.response)
         reached, _ = toolkits.replay(
-            (self.normalize_tool_name(call.name), call.arguments) for call in calls if call.arguments is not None
+            ((self.normalize_tool_name(call.name), call.arguments) for call in calls if call.arguments is not None),
+            expected.company,
         )
         return BaseVerifyResponse(**dict(body), reward=float(reached.is_like(expected)))
+
+    @property
+    def _workbench_dir(self) -> Path:
+        return self.config.world_dir or offices.WORKBENCH_DIR
+
+    def _play_ground_truth(self, row: WorkplaceAssistantSeedSessionRequest | WorkplaceAssistantVerifyRequest) -> World:
+        """Return the world that a row asks for; refuse a row that does not fit the office it is played in."""
+        arguments = [call.arguments for call in row.ground_truth]
+        name = self.config.world or row.world or offices.name_office(arguments, self._workbench_dir.is_dir())
+        try:
+            office = offices.open_office(name, self._workbench_dir)
+        except offices.OfficeError as error:
+            raise HTTPException(422, f"task {row.id!r} is one for the office {name!r}: {error}") from error
+        calls = [(call.name, orjson.loads(call.arguments)) for call in row.ground_truth]
+        expected, failed = toolkits.replay(calls, office)
+        if not failed:
+            return expected
+        as_usual = "skip" if name == offices.WORKBENCH else "refuse"
+        if (self.config.failing_ground_truth or as_usual) == "refuse":
+            raise HTTPException(
+                422,
+                f"task {row.id!r}: its ground truth cannot be played in the office {name!r}. {' '.join(failed)}\n"
+                "hint: if the row belongs to another office, say so by `world` in the row or in this server's config, "
+                "and name the folder of its tables by `world_dir`",
+            )
+        LOG.warning("task %r: its own solution has calls that fail, which are skipped: %s", row.id, failed)
+        return expected
 
 
 if __name__ == "__main__":

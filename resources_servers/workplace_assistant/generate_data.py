@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resources_servers.workplace_assistant.company import Draw
+from resources_servers.workplace_assistant.offices import HARBORLIGHT
 from resources_servers.workplace_assistant.tasks import TASKS, Script, Unclear
 from resources_servers.workplace_assistant.toolkits import TOOLS
 
@@ -64,6 +65,7 @@ def draw_rows(seed: int = SEED) -> Iterator[dict[str, Any]]:
             "ground_truth": [{"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls],
             "category": f"{NAME}_{toolkit}",
             "environment_name": NAME,
+            "world": HARBORLIGHT,
         }
 
 

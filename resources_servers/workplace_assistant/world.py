@@ -6,31 +6,34 @@ nothing, and two end states are compared by looking only at the rows that differ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from resources_servers.workplace_assistant.company import company
+from resources_servers.workplace_assistant.company import Company, company
 
 Row = Mapping[str, str]
 Rows = tuple[Row, ...]
 
 NOW = "2023-11-30 23:59:00"
 CASE_MATTERS = frozenset({"status", "list_name", "board"})
-ID_DIGITS = 8
 
 
-@dataclass(slots=True)
+TABLES = ("emails", "events", "plots", "tasks", "customers")
+"""What a session can change, and what decides the reward."""
+
+
 class World:
-    """The state of one session."""
+    """The state of one session in the office of a company; in our own if none is given."""
 
-    emails: Rows = field(default_factory=lambda: company().emails)
-    events: Rows = field(default_factory=lambda: company().events)
-    plots: Rows = ()
-    tasks: Rows = field(default_factory=lambda: company().tasks)
-    customers: Rows = field(default_factory=lambda: company().customers)
+    def __init__(self, office: Company | None = None) -> None:
+        self.company = office or company()
+        self.emails: Rows = self.company.emails
+        self.events: Rows = self.company.events
+        self.plots: Rows = ()
+        self.tasks: Rows = self.company.tasks
+        self.customers: Rows = self.company.customers
 
     def is_like(self, other: "World") -> bool:
         """Return whether both hold the same rows in order. Case counts only where the values are fixed names."""
-        return all(_are_alike(getattr(self, table), getattr(other, table)) for table in World.__slots__)
+        return all(_are_alike(getattr(self, table), getattr(other, table)) for table in TABLES)
 
 
 def find_position(rows: Rows, key: str, value: str) -> int | None:
@@ -48,12 +51,6 @@ def change_row(rows: Rows, place: int, column: str, value: str) -> Rows:
     return (*rows[:place], {**rows[place], column: value}, *rows[place + 1 :])
 
 
-def make_id(rows: Rows, key: str) -> str:
-    """Return the highest id and one more."""
-    # Ids are equally long, so the highest text is the highest number.
-    return str(int(max((row[key] for row in rows), default="-1")) + 1).zfill(ID_DIGITS)
-
-
 def _are_alike(ours: Rows, theirs: Rows) -> bool:
     if ours is theirs:
         return True
@@ -63,4 +60,4 @@ def _are_alike(ours: Rows, theirs: Rows) -> bool:
 
 
 def _fold_case(row: Row) -> dict[str, str]:
-    return {column: value if column in CASE_MATTERS else value.casefold() for column, value in row.items()}
+    return {column: value if column in CASE_MATTERS else value.lower() for column, value in row.items()}

@@ -33,7 +33,7 @@ def truth(*calls: tuple[str, dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def body(*said: Any, ground_truth: Any = None, **row: Any) -> dict[str, Any]:
-    task = {"id": 0, "category": "workplace_assistant_email", "environment_name": SERVER, **row}
+    task = {"id": 0, "category": "workplace_assistant_email", "environment_name": SERVER, "world": "harborlight", **row}
     expected = truth((SEND, MAIL)) if ground_truth is None else ground_truth
     return {"responses_create_params": asked("?"), "response": reply(*said), "ground_truth": expected, **task}
 
@@ -112,13 +112,6 @@ async def test_a_plot_is_part_of_the_end():
 async def test_a_task_that_changes_nothing_is_done_by_changing_nothing():
     assert await reward("There are 3.", ground_truth=[]) == 1.0
     assert await reward(tool_call(SEND, MAIL), ground_truth=[]) == 0.0
-
-
-async def test_calls_of_the_task_that_fail_are_skipped_and_reported(caplog):
-    wished = truth(("email_delete_email", {"email_id": "99999999"}), (SEND, MAIL))
-    assert await reward(tool_call(SEND, MAIL), ground_truth=wished, id=17) == 1.0
-    assert "task 17" in caplog.text
-    assert "Email not found." in caplog.text
 
 
 async def test_names_with_an_mcp_prefix_are_known():

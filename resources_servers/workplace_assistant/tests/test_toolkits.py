@@ -11,7 +11,7 @@ from nemo_gym.testing import asked, build_server, running
 from resources_servers.workplace_assistant.app import WorkplaceAssistantResourcesServer
 from resources_servers.workplace_assistant.company import company
 from resources_servers.workplace_assistant.toolkits import TOOLKITS, TOOLS, ToolError, call, run
-from resources_servers.workplace_assistant.world import NOW, World
+from resources_servers.workplace_assistant.world import NOW, TABLES, World
 
 HIRO, MEI = "hiro.tanaka@harborlight.example", "mei.zhang@harborlight.example"
 PM, CRM = "project_management", "customer_relationship_manager"
@@ -24,7 +24,7 @@ def used(tool: str, world: World | None = None, /, **arguments: Any) -> Any:
 
 def changed_tables(world: World) -> list[str]:
     fresh = World()
-    return [name for name in World.__slots__ if getattr(world, name) is not getattr(fresh, name)]
+    return [name for name in TABLES if getattr(world, name) is not getattr(fresh, name)]
 
 
 # --- what all have in common ------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_an_email_is_sent_to_the_end_of_the_table():
     sent = used("email_send_email", world, recipient="HIRO.Tanaka@harborlight.example", subject="Hi", body="You")
     assert sent == "Email sent successfully."
     assert world.emails[-1] == {
-        "email_id": "00000500",
+        "email_id": "500",
         "inbox/outbox": "outbox",
         "sender/recipient": HIRO,
         "subject": "Hi",
@@ -219,7 +219,7 @@ def test_an_email_is_sent_to_the_end_of_the_table():
     assert changed_tables(world) == ["emails"]
 
 
-@pytest.mark.parametrize("recipient", ["hiro", "@x.com", "hiro@", "hiro@home", "hiro@."])
+@pytest.mark.parametrize("recipient", ["hiro", "hiro@home", "hiro.home"])
 def test_an_email_needs_an_address(recipient):
     world = World()
     answer = used("email_send_email", world, recipient=recipient, subject="Hi", body="You")
@@ -239,7 +239,7 @@ def test_an_email_is_forwarded_and_answered():
     assert used("email_forward_email", world, email_id="00000042", recipient=MEI) == "Email forwarded successfully."
     assert used("email_reply_email", world, email_id="00000042", body="Fine.") == "Email replied successfully."
     forwarded, answered = world.emails[-2:]
-    assert (forwarded["email_id"], answered["email_id"]) == ("00000500", "00000501")
+    assert (forwarded["email_id"], answered["email_id"]) == ("500", "501")
     assert (forwarded["sender/recipient"], forwarded["subject"]) == (MEI, f"FW: {email['subject']}")
     assert forwarded["body"] == email["body"]
     assert (answered["sender/recipient"], answered["subject"]) == (email["sender/recipient"], f"RE: {email['subject']}")
@@ -289,14 +289,29 @@ def test_an_event_is_created_changed_and_deleted():
     assert world.is_like(World())
 
 
+@pytest.mark.parametrize(
+    "start", ["2023-12-01 10:00", "2023-12-01T10:00:00", "12/01/2023 10:00 AM", "December 1, 2023"]
+)
+def test_a_start_is_kept_as_it_is_written(start):
+    world = World()
+    used("calendar_create_event", world, event_name="x", participant_email="Mei", event_start=start, duration="30")
+    assert (world.events[-1]["event_start"], world.events[-1]["participant_email"]) == (start, "mei")
+
+
 def test_the_calendar_says_what_is_wrong():
     event = {"event_name": "Tea", "event_start": "2023-12-01 10:00:00", "duration": "30"}
-    assert used("calendar_create_event", **event, participant_email="mei") == "Invalid participant email address."
+    minutes = "Duration must be a positive whole number of minutes, as in '30'."
+    for duration in ("0", "-30", "half an hour"):
+        given = {**event, "participant_email": MEI, "duration": duration}
+        assert used("calendar_create_event", **given) == minutes
+        assert used("calendar_update_event", event_id="00000007", field="duration", new_value=duration) == minutes
+    given = {**event, "participant_email": MEI, "event_start": "soon"}
+    moment = "Event start 'soon' is not a date like '2023-11-30'."
+    assert used("calendar_create_event", **given) == moment
+    assert used("calendar_update_event", event_id="00000007", field="event_start", new_value="soon") == moment
     assert used("calendar_delete_event", event_id="x") == "Event not found."
     assert used("calendar_update_event", event_id="x", field="duration", new_value="1") == "Event not found."
-    one = {"event_id": "00000007", "new_value": "mei"}
-    assert used("calendar_update_event", **one, field="participant_email") == "Invalid participant email address."
-    assert used("calendar_update_event", **one, field="event_id") == (
+    assert used("calendar_update_event", event_id="00000007", field="event_id", new_value="1") == (
         "Field not valid. Please choose from: 'event_name', 'participant_email', 'event_start', 'duration'."
     )
 
@@ -431,7 +446,24 @@ def test_a_task_keeps_to_the_values_that_there_are(field, value, text):
 def test_a_task_that_is_not_there_cannot_be_changed():
     assert used(f"{PM}_delete_task", task_id="x") == "Task not found."
     assert used(f"{PM}_update_task", task_id="x", field="board", new_value="Design") == "Task not found."
-    assert used(f"{PM}_update_task", task_id="00000009", field="task_id", new_value="1").startswith("Field not valid.")
+    assert used(f"{PM}_update_task", task_id="00000009", field="color", new_value="1").startswith("Field not valid.")
+
+
+def test_a_task_goes_only_to_someone_who_has_one():
+    world = World()
+    for task in world.tasks:
+        if task["assigned_to_email"] == HIRO:
+            used(f"{PM}_delete_task", world, task_id=task["task_id"])
+    assert used(f"{PM}_create_task", world, **TASK) == ASSIGNEE
+
+
+def test_ids_of_tasks_and_customers_can_be_changed():
+    world = World()
+    update = {"task_id": "00000009", "field": "task_id", "new_value": "nine"}
+    assert used(f"{PM}_update_task", world, **update) == "Task updated successfully."
+    assert used(f"{PM}_create_task", world, **TASK) == "There is no next ID after 'nine'."
+    update = {"customer_id": "00000009", "field": "customer_id", "new_value": "1"}
+    assert used(f"{CRM}_update_customer", world, **update) == "Customer updated successfully."
 
 
 # --- customers --------------------------------------------------------------------------------------------------------
@@ -488,24 +520,35 @@ PRODUCT = (
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
-        ("assigned_to_email", "me@home.example", ASSIGNEE),
         ("status", "won", STATUS),
         ("product_interest", "Shoes", PRODUCT),
     ],
 )
-def test_a_customer_keeps_to_the_values_that_there_are(field, value, text):
+def test_a_change_of_a_customer_keeps_to_the_values_that_there_are(field, value, text):
     world = World()
-    good = {"customer_name": "Ann Lee", "assigned_to_email": HIRO, "status": "Lead"}
-    assert used(f"{CRM}_add_customer", world, **{**good, field: value}) == text
     assert used(f"{CRM}_update_customer", world, customer_id="00000009", field=field, new_value=value) == text
     assert changed_tables(world) == []
+
+
+def test_anyone_may_look_after_a_customer():
+    world = World()
+    update = {"customer_id": "00000009", "field": "assigned_to_email", "new_value": "Me@Home.example"}
+    assert used(f"{CRM}_update_customer", world, **update) == "Customer updated successfully."
+    assert world.customers[9]["assigned_to_email"] == "me@home.example"
+
+
+def test_what_is_said_of_a_new_customer_is_taken_as_it_is():
+    said = {"assigned_to_email": "me@home.example", "status": "Curious", "product_interest": "Shoes"}
+    world = World()
+    used(f"{CRM}_add_customer", world, customer_name="Ann Lee", **said)
+    assert world.customers[-1].items() >= said.items()
 
 
 def test_a_customer_who_is_not_there_cannot_be_changed():
     assert used(f"{CRM}_delete_customer", customer_id="x") == "Customer not found."
     assert used(f"{CRM}_update_customer", customer_id="x", field="notes", new_value="y") == "Customer not found."
-    text = used(f"{CRM}_update_customer", customer_id="00000009", field="customer_id", new_value="1")
-    assert text.startswith("Field not valid. Please choose from: 'assigned_to_email'")
+    text = used(f"{CRM}_update_customer", customer_id="00000009", field="color", new_value="1")
+    assert text.startswith("Field not valid. Please choose from: 'customer_id'")
 
 
 # --- over MCP ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from resources_servers.workplace_assistant.company import Company
 from resources_servers.workplace_assistant.toolkits import analytics as analytics
 from resources_servers.workplace_assistant.toolkits import calendar as calendar
 from resources_servers.workplace_assistant.toolkits import company_directory as company_directory
@@ -37,15 +38,16 @@ def call(world: World, name: str, arguments: Mapping[str, Any]) -> Any:
     return TOOLS[name](world, arguments)
 
 
-def replay(calls: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[World, list[str]]:
-    """Make `calls` in a fresh world; return it, and what the calls that failed were told. Calls that only read are
+def replay(calls: Iterable[tuple[str, Mapping[str, Any]]], office: Company | None = None) -> tuple[World, list[str]]:
+    """Make `calls` in a fresh world of an office; return it, and which calls failed and why. Calls that only read are
     left out."""
-    world, failed = World(), list[str]()
+    world = World(office)
+    failed = list[str]()
     for name, arguments in calls:
         if name in TOOLS and not TOOLS[name].writes:
             continue
         try:
             call(world, name, arguments)
         except ToolError as error:
-            failed.append(str(error))
+            failed.append(f"{name}: {error}")
     return world, failed

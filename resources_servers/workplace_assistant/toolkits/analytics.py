@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from resources_servers.workplace_assistant.company import SOURCES, company
+from resources_servers.workplace_assistant.company import SOURCES
 from resources_servers.workplace_assistant.toolkits.tool import (
     ToolError,
     parse_earliest_day,
@@ -35,7 +35,7 @@ _SPAN: dict[str, Any] = {
 @reads(visitor_id="8-digit ID of the visitor.")
 def get_visitor_information_by_id(world: World, visitor_id: str) -> list[Row]:
     """Gets all visits of a visitor to the website."""
-    visits = [visit for visit in company().visits if visit["visitor_id"] == visitor_id]
+    visits = [visit for visit in world.company.visits if visit["visitor_id"] == visitor_id]
     if not visits:
         raise ToolError("Visitor not found.")
     return visits
@@ -58,13 +58,13 @@ def create_plot(world: World, time_min: str, time_max: str, value_to_plot: str, 
 @reads(**_SPAN)
 def total_visits_count(world: World, time_min: str | None = None, time_max: str | None = None) -> dict[str, int]:
     """Counts the visits of each day."""
-    return dict(Counter(visit["date_of_visit"] for visit in _visits(time_min, time_max)))
+    return dict(Counter(visit["date_of_visit"] for visit in _visits(world, time_min, time_max)))
 
 
 @reads(**_SPAN)
 def engaged_users_count(world: World, time_min: str | None = None, time_max: str | None = None) -> dict[str, int]:
     """Counts the visits of engaged users of each day."""
-    return _count(time_min, time_max, "user_engaged", "True")
+    return _count(world, time_min, time_max, "user_engaged", "True")
 
 
 @reads(**_SPAN)
@@ -73,7 +73,7 @@ def get_average_session_duration(
 ) -> dict[str, float]:
     """Gets the average session duration of each day, in seconds."""
     seconds = dict[str, list[int]]()
-    for visit in _visits(time_min, time_max):
+    for visit in _visits(world, time_min, time_max):
         seconds.setdefault(visit["date_of_visit"], []).append(int(visit["session_duration_seconds"]))
     return {day: round(sum(found) / len(found), 2) for day, found in seconds.items()}
 
@@ -85,17 +85,19 @@ def traffic_source_count(
     """Counts the visits of each day that came from a source."""
     if not traffic_source:
         return total_visits_count(world, time_min, time_max)
-    return _count(time_min, time_max, "traffic_source", require_choice(traffic_source, SOURCES, "Traffic source"))
+    return _count(
+        world, time_min, time_max, "traffic_source", require_choice(traffic_source, SOURCES, "Traffic source")
+    )
 
 
-def _visits(time_min: str | None, time_max: str | None) -> Iterator[Row]:
+def _visits(world: World, time_min: str | None, time_max: str | None) -> Iterator[Row]:
     first, last = parse_earliest_day(time_min, "time_min"), parse_latest_day(time_max, "time_max")
-    return (visit for visit in company().visits if first <= visit["date_of_visit"] <= last)
+    return (visit for visit in world.company.visits if first <= visit["date_of_visit"] <= last)
 
 
-def _count(time_min: str | None, time_max: str | None, column: str, value: str) -> dict[str, int]:
+def _count(world: World, time_min: str | None, time_max: str | None, column: str, value: str) -> dict[str, int]:
     """Return how many visits of each day have a value; days with visits but none of those are 0."""
     counts = Counter[str]()
-    for visit in _visits(time_min, time_max):
+    for visit in _visits(world, time_min, time_max):
         counts[visit["date_of_visit"]] += visit[column] == value
     return dict(counts)

@@ -8,16 +8,18 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     PAGING,
     find_row,
     get_field,
+    make_id,
     match_words,
     parse_earliest,
     parse_latest,
-    read_mail_address,
     reads,
-    require_writable,
+    require_choice,
+    require_minutes,
+    require_moment,
     take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import World, change_row, make_id, remove_row
+from resources_servers.workplace_assistant.world import World, change_row, remove_row
 
 KEY = "event_id"
 _SEARCHED = ("event_name", "participant_email")
@@ -68,9 +70,9 @@ def create_event(world: World, event_name: str, participant_email: str, event_st
     event = {
         KEY: make_id(world.events, KEY),
         "event_name": event_name,
-        "participant_email": read_mail_address(participant_email, "participant"),
-        "event_start": event_start,
-        "duration": duration,
+        "participant_email": participant_email.lower(),
+        "event_start": require_moment(event_start),
+        "duration": require_minutes(duration),
     }
     world.events = (*world.events, event)
     return event[KEY]
@@ -87,7 +89,12 @@ def delete_event(world: World, event_id: str) -> str:
 def update_event(world: World, event_id: str, field: str, new_value: str) -> str:
     """Changes one field of an event."""
     place = find_row(world.events, KEY, event_id, "Event")
-    column = require_writable(world.events[place], field, KEY)
-    value = read_mail_address(new_value, "participant") if column == "participant_email" else new_value
-    world.events = change_row(world.events, place, column, value)
+    require_choice(field, [column for column in world.events[place] if column != KEY], "Field")
+    if field == "participant_email":
+        new_value = new_value.lower()
+    elif field == "event_start":
+        require_moment(new_value)
+    elif field == "duration":
+        require_minutes(new_value)
+    world.events = change_row(world.events, place, field, new_value)
     return "Event updated successfully."

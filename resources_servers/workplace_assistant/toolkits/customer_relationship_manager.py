@@ -9,16 +9,15 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     PAGING,
     ToolError,
     find_row,
+    make_id,
     parse_earliest_day,
     parse_latest_day,
     reads,
     require_choice,
-    require_colleague,
-    require_writable,
     take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import World, change_row, make_id, remove_row
+from resources_servers.workplace_assistant.world import World, change_row, remove_row
 
 KEY = "customer_id"
 _DATED = ("last_contact_date", "follow_up_by")
@@ -92,14 +91,14 @@ def search_customers(
 def update_customer(world: World, customer_id: str, field: str, new_value: str) -> str:
     """Changes one field of a customer."""
     place = find_row(world.customers, KEY, customer_id, "Customer")
-    column = require_writable(world.customers[place], field, KEY)
-    if column == "assigned_to_email":
-        new_value = require_colleague(new_value)
-    elif column == "status":
+    require_choice(field, list(world.customers[place]), "Field")
+    if field in ("assigned_to_email", "customer_email"):
+        new_value = new_value.lower()
+    elif field == "status":
         require_choice(new_value, STATUSES, "Status")
-    elif column == "product_interest":
+    elif field == "product_interest":
         require_choice(new_value, PRODUCTS, "Product interest")
-    world.customers = change_row(world.customers, place, column, new_value)
+    world.customers = change_row(world.customers, place, field, new_value)
     return "Customer updated successfully."
 
 
@@ -129,13 +128,13 @@ def add_customer(
     """Adds a customer and returns the ID."""
     customer = {
         KEY: make_id(world.customers, KEY),
-        "assigned_to_email": require_colleague(assigned_to_email),
+        "assigned_to_email": assigned_to_email.lower(),
         "customer_name": customer_name,
         "customer_email": customer_email,
         "customer_phone": customer_phone,
         "last_contact_date": last_contact_date,
-        "product_interest": require_choice(product_interest, PRODUCTS, "Product interest") if product_interest else "",
-        "status": require_choice(status, STATUSES, "Status"),
+        "product_interest": product_interest,
+        "status": status,
         "follow_up_by": follow_up_by,
         "notes": notes,
     }

@@ -8,6 +8,7 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     PAGING,
     find_row,
     get_field,
+    make_id,
     match_words,
     parse_earliest_day,
     parse_latest_day,
@@ -16,7 +17,7 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import NOW, Row, World, make_id, remove_row
+from resources_servers.workplace_assistant.world import NOW, Row, World, remove_row
 
 KEY = "email_id"
 _SEARCHED = ("sender/recipient", "subject", "body")
@@ -94,7 +95,7 @@ def _email(world: World, email_id: str) -> Row:
 
 def _send(world: World, recipient: str, subject: str, body: str) -> None:
     email = {
-        KEY: make_id(world.emails, KEY),
+        KEY: make_id(world.emails, KEY, digits=0),
         "inbox/outbox": "outbox",
         "sender/recipient": read_mail_address(recipient, "recipient"),
         "subject": subject,

@@ -10,14 +10,13 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     ToolError,
     find_row,
     get_field,
+    make_id,
     reads,
     require_choice,
-    require_colleague,
-    require_writable,
     take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import World, change_row, make_id, remove_row
+from resources_servers.workplace_assistant.world import World, change_row, remove_row
 
 KEY = "task_id"
 _ID = "8-digit ID of the task."
@@ -78,7 +77,7 @@ def create_task(world: World, task_name: str, assigned_to_email: str, list_name:
     task = {
         KEY: make_id(world.tasks, KEY),
         "task_name": task_name,
-        "assigned_to_email": require_colleague(assigned_to_email),
+        "assigned_to_email": _require_assignee(world, assigned_to_email),
         "list_name": require_choice(list_name, LISTS, "List"),
         "due_date": due_date,
         "board": require_choice(board, BOARDS, "Board"),
@@ -98,12 +97,19 @@ def delete_task(world: World, task_id: str) -> str:
 def update_task(world: World, task_id: str, field: str, new_value: str) -> str:
     """Changes one field of a task."""
     place = find_row(world.tasks, KEY, task_id, "Task")
-    column = require_writable(world.tasks[place], field, KEY)
-    if column == "assigned_to_email":
-        new_value = require_colleague(new_value)
-    elif column == "list_name":
+    require_choice(field, list(world.tasks[place]), "Field")
+    if field == "assigned_to_email":
+        new_value = _require_assignee(world, new_value)
+    elif field == "list_name":
         require_choice(new_value, LISTS, "List")
-    elif column == "board":
+    elif field == "board":
         require_choice(new_value, BOARDS, "Board")
-    world.tasks = change_row(world.tasks, place, column, new_value)
+    world.tasks = change_row(world.tasks, place, field, new_value)
     return "Task updated successfully."
+
+
+def _require_assignee(world: World, address: str) -> str:
+    """Return the address of someone who has a task already."""
+    if all(task["assigned_to_email"] != address.lower() for task in world.tasks):
+        raise ToolError("Assignee email not valid. Please choose the email address of a colleague.")
+    return address.lower()

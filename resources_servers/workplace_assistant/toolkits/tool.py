@@ -12,13 +12,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from resources_servers.workplace_assistant.company import company
 from resources_servers.workplace_assistant.world import Row, Rows, World, find_position
 
+ID_DIGITS = 8
 PAGE_SIZE = 5
 LARGEST_PAGE = 1000
 PAGING = {"page": "Number of the page, from 1.", "page_size": f"Results per page; {PAGE_SIZE} if not given."}
 _INTEGERS = frozenset(PAGING)
+_CALENDARS = ("%Y/%m/%d", "%m/%d/%Y", "%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I %p")
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., Any])
 
 
@@ -130,17 +132,33 @@ def _say_name(name: str) -> str:
 
 def read_mail_address(value: str, what: str) -> str:
     """Return an address, in lower case as addresses are kept."""
-    local, at, domain = value.partition("@")
-    if not (local and at and "." in domain.strip(".")):
+    if "@" not in value or "." not in value:
         raise ToolError(f"Invalid {what} email address.")
     return value.lower()
 
 
-def require_colleague(value: str) -> str:
-    """Return the address of someone who works here."""
-    if value.lower() not in company().addresses:
-        raise ToolError("Assignee email not valid. Please choose the email address of a colleague.")
-    return value.lower()
+def require_moment(value: str) -> str:
+    """Return a text that says when something begins, as it was written."""
+    for time in _CLOCKS:
+        for day in _CALENDARS:
+            try:
+                datetime.strptime(value.strip(), f"{day}{time}")
+                return value
+            except ValueError:
+                pass
+    _parse_moment(value, "event_start")
+    return value
+
+
+def require_minutes(value: str) -> str:
+    """Return a positive whole number, as it was written."""
+    try:
+        is_positive = int(value) > 0
+    except ValueError:
+        is_positive = False
+    if not is_positive:
+        raise ToolError("Duration must be a positive whole number of minutes, as in '30'.")
+    return value
 
 
 def require_choice(value: str, choices: Sequence[str], what: str) -> str:
@@ -168,10 +186,13 @@ def get_field(row: Row, field: str) -> dict[str, str]:
     return {field: row[field]}
 
 
-def require_writable(row: Row, field: str, key: str) -> str:
-    """Return a column that may be changed: any but the id."""
-    columns = [column for column in row if column != key]
-    return require_choice(field, columns, "Field")
+def make_id(rows: Rows, key: str, digits: int = ID_DIGITS) -> str:
+    """Return the highest id, in the order of texts, and one more."""
+    highest = max((row[key] for row in rows), default="-1")
+    try:
+        return str(int(highest) + 1).zfill(digits)
+    except ValueError:  # ids of tasks and customers can be changed to any text
+        raise ToolError(f"There is no next ID after {highest[:40]!r}.") from None
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
