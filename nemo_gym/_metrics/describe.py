@@ -61,8 +61,12 @@ def mean(values: Sequence[Number]) -> float:
     """Return the exact mean, rounded once; NaN if infinities cancel each other out."""
     try:
         return math.fsum(values) / len(values)
-    except OverflowError:
-        return math.fsum(value / len(values) for value in values)
+    except OverflowError:  # of the sum; each of its parts is still a number
+        parts = [value / len(values) for value in values]
+    except ValueError:
+        return math.nan
+    try:
+        return math.fsum(parts)
     except ValueError:
         return math.nan
 

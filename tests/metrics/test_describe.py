@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._metrics.describe import describe, histogram, make_histogram, to_finite, warn_of_broken
+from nemo_gym._metrics.describe import describe, histogram, make_histogram, mean, to_finite, warn_of_broken
 
 numbers = st.lists(st.integers(-1000, 1000) | st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
@@ -107,3 +107,8 @@ def test_a_histogram_to_show_counts_every_value_once(values):
     made = make_histogram(values)
     assert sum(made.counts) == len(values)
     assert len(made.edges) == len(made.counts) + 1 == len(made.labels) + 1
+
+
+@pytest.mark.parametrize("values", [[math.inf, -math.inf], [1.7e308, 1.7e308, math.inf, -math.inf]])
+def test_infinities_that_cancel_each_other_out_have_no_mean(values):
+    assert math.isnan(mean(values))
