@@ -56,7 +56,7 @@ def profile(
         key, agent_ref = read_key(row), row.get(AGENT_REF_KEY_NAME)
         keys.append(key)
         planned[key] = agent_ref.get("name") if isinstance(agent_ref, Mapping) else None
-        samples.setdefault(key[0], row)
+        samples.setdefault(key[0], make_sample(row))
     require_distinct(keys, "input rows")
     rollouts = measure(results)
     require_match(planned, rollouts, allow_partial=allow_partial)
@@ -67,7 +67,7 @@ def profile(
                 task,
                 by_task.get(task, []),
                 expected[task],
-                dict(samples[task]),
+                samples[task],
                 pass_threshold=pass_threshold,
                 histograms=True,
             )
@@ -75,6 +75,11 @@ def profile(
         ],
         agents=describe_agents(planned, rollouts, histograms=True),
     )
+
+
+def make_sample(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input of a task: a planned row without the indices of its rollout."""
+    return {key: value for key, value in row.items() if key not in (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME)}
 
 
 def make_entry(

@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 
 from nemo_gym._metrics.describe import Number
-from nemo_gym._metrics.profile import describe_agents, make_entry, require_match, summarize_rewards
+from nemo_gym._metrics.profile import describe_agents, make_entry, make_sample, require_match, summarize_rewards
 from nemo_gym._metrics.rollouts import MeasuredRollout, ResultsError, group_by_task, list_rewards
 from nemo_gym._results.rows import (
     AgentRollouts,
@@ -142,7 +142,7 @@ def _encode_tasks(
     with open_results(inputs, buffer_bytes=_BUFFER_BYTES) as file:
         for task, offset in sorted(plan.samples.items()):
             file.seek(offset)
-            sample = orjson.Fragment(file.readline().strip())
+            sample = make_sample(orjson.loads(file.readline()))
             entry = make_entry(task, by_task.get(task, []), plan.expected[task], sample, pass_threshold=pass_threshold)
             yield orjson.dumps(entry)
 

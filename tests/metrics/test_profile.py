@@ -32,7 +32,7 @@ def test_a_task_is_described_by_its_rollouts():
         "min/reward": 0.0,
         "median/reward": 0.5,
         "std/reward": pytest.approx(0.7071067811865476),
-        "sample": rows(1, 1)[0],
+        "sample": {"agent_ref": {"name": "a"}, "question": "q0"},
         "num_rollouts": 2,
         "expected_num_rollouts": 2,
         "missing_num_rollouts": 0,

@@ -27,10 +27,12 @@ def test_the_files_hold_what_the_metrics_say(run):
     assert (files.n_tasks, files.n_scored, files.n_requested) == (3, 9, 9)
 
 
-def test_the_sample_is_the_input_row(run, planned):
+def test_the_sample_is_the_input_row_without_its_indices(run, planned):
     rollouts = run("r.jsonl", REWARDS, difficulty="hard")
     tasks = list(read_rows(write_profile(inputs_of(rollouts), rollouts).tasks))
-    assert tasks[2]["sample"] == planned(2, 0, difficulty="hard")
+    indices = ("_ng_task_index", "_ng_rollout_index")
+    row = planned(2, 0, difficulty="hard")
+    assert tasks[2]["sample"] == {key: value for key, value in row.items() if key not in indices}
 
 
 def test_missing_rollouts_are_an_error_that_says_how_many_were_scored(run):
