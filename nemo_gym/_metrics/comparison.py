@@ -8,9 +8,10 @@ the runs, are reported and excluded.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from nemo_gym._metrics.describe import are_binary, mean
-from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_quantile
+from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_cdf, compute_t_quantile
 from nemo_gym._metrics.rollouts import ResultsError
 
 _RESAMPLES = 10_000
@@ -41,7 +42,10 @@ class RunRewards:
 
 @dataclass(frozen=True)
 class McNemar:
-    """The exact test of whether two runs pass equally often; a task counts as passed if half its rollouts pass."""
+    """The exact test of whether two runs pass equally often; a task counts as passed if half its rollouts pass.
+
+    It needs as many rollouts of a task in one run as in the other: half of two is easier to pass than one of one.
+    """
 
     pass_threshold: float
     only_baseline_passed: int
@@ -67,7 +71,12 @@ class Comparison:
     losses: int
     ties: int
     mcnemar: McNemar | None
-    """None if rewards are not pass or fail and no threshold was given."""
+    """None if `test` is another one."""
+    test: Literal["mcnemar", "paired_t"]
+    test_reason: str
+    """Why it is this test."""
+    p_value: float | None
+    """How likely a difference this large is by chance; None for a single task, unless the test is McNemar's."""
     minimum_detectable_effect: float | None
     """The true difference that this many tasks would detect with a probability of 80 %."""
     only_in_baseline: tuple[int, ...]
@@ -84,6 +93,19 @@ def compute_mcnemar_p(only_first: int, only_second: int) -> float:
         ways = ways * (n - i + 1) // i
         total += ways
     return min(1.0, 2 * total / (1 << n))
+
+
+def compute_paired_p(differences: Interval) -> float | None:
+    """Return the two-sided p-value of Student's paired test: could the mean of the differences of tasks be 0?"""
+    if differences.stderr is None:
+        return None
+    if differences.estimate == 0.0:
+        return 1.0
+    if differences.stderr == 0.0:
+        # Without any spread t is infinite; that all tasks have the same sign is as likely as that many equal coins.
+        return 0.5 ** (differences.n_tasks - 1)
+    t = abs(differences.estimate) / differences.stderr
+    return 2 * (1 - compute_t_cdf(t, differences.n_tasks - 1))
 
 
 def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -115,6 +137,8 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     if interval.stderr is not None:
         df = len(paired) - 1
         detectable = (compute_t_quantile(_CONFIDENCE, df) + compute_t_quantile(_POWER, df)) * interval.stderr
+    pairs = [(baseline.tasks[task], run.tasks[task]) for task in paired]
+    mcnemar, reason = _test_passes(pairs, pass_threshold)
     return Comparison(
         baseline=baseline.path,
         run=run.path,
@@ -128,7 +152,10 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
         wins=sum(value > 0 for value in differences),
         losses=sum(value < 0 for value in differences),
         ties=differences.count(0),
-        mcnemar=_test_passes([(baseline.tasks[task], run.tasks[task]) for task in paired], pass_threshold),
+        mcnemar=mcnemar,
+        test="paired_t" if mcnemar is None else "mcnemar",
+        test_reason=reason,
+        p_value=compute_paired_p(interval) if mcnemar is None else mcnemar.p_value,
         minimum_detectable_effect=detectable,
         only_in_baseline=tuple(sorted(baseline.tasks.keys() - run.tasks.keys())),
         only_in_run=tuple(sorted(run.tasks.keys() - baseline.tasks.keys())),
@@ -136,13 +163,21 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     )
 
 
-def _test_passes(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], threshold: float | None) -> McNemar | None:
+def _test_passes(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], threshold: float | None
+) -> tuple[McNemar | None, str]:
+    """Return McNemar's test, if it holds for these tasks, and why it does or does not."""
     if threshold is None:
         if not all(are_binary(rewards) for pair in pairs for rewards in pair):
-            return None
+            return None, "rewards are not pass or fail, and no threshold was given"
         threshold = 1.0
+    unequal = sum(len(before) != len(after) for before, after in pairs)
+    if unequal:
+        return None, f"the runs have different numbers of rollouts of {unequal} of {len(pairs)} tasks"
     passed = [
         tuple(2 * sum(reward >= threshold for reward in rewards) >= len(rewards) for rewards in pair) for pair in pairs
     ]
-    only_baseline, only_run = passed.count((True, False)), passed.count((False, True))
-    return McNemar(threshold, only_baseline, only_run, compute_mcnemar_p(only_baseline, only_run))
+    only_baseline = passed.count((True, False))
+    only_run = passed.count((False, True))
+    test = McNemar(threshold, only_baseline, only_run, compute_mcnemar_p(only_baseline, only_run))
+    return test, "every task passes or fails, with as many rollouts in both runs"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparing runs task by task."""
 
+import random
 from itertools import product
 
 import orjson
@@ -11,7 +12,7 @@ from hypothesis.strategies import integers, lists, tuples
 from nemo_gym._metrics import comparison as module
 from nemo_gym._metrics.comparison import RunRewards, compute_bootstrap_interval, compute_mcnemar_p
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.compare import compare, make_comparison_table
+from nemo_gym._results.compare import compare, explain_tests, make_comparison_table
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +101,35 @@ def test_pass_or_fail_needs_a_threshold_where_rewards_are_finer(run):
     assert compare([a, b]).comparisons[0].mcnemar is None
     mcnemar = compare([a, b], pass_threshold=0.5).comparisons[0].mcnemar
     assert (mcnemar.only_baseline_passed, mcnemar.only_run_passed, mcnemar.pass_threshold) == (0, 1, 0.5)
+
+
+def test_more_rollouts_in_one_run_are_not_taken_for_better_ones():
+    # Every rollout of both runs passes with the same chance of a half; one run has two of each task.
+    draw = random.Random(0)
+    false_alarms = 0
+    for _ in range(200):
+        one = RunRewards("one", {t: [draw.randint(0, 1)] for t in range(100)}, {}, None)
+        two = RunRewards("two", {t: [draw.randint(0, 1), draw.randint(0, 1)] for t in range(100)}, {}, None)
+        false_alarms += module.compare_rewards(one, two).p_value < 0.05
+    assert false_alarms <= 18  # 10 are expected; more than 18 happen once in 200 times
+
+
+def test_unequal_repeats_are_tested_by_their_means_and_the_table_says_why(run):
+    a, b = run("a.jsonl", [[1.0], [0.0], [0.0]]), run("b.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0]])
+    compared = compare([a, b])
+    [one] = compared.comparisons
+    assert (one.mcnemar, one.test) == (None, "paired_t")
+    # Differences -0.5, 1, 0: mean 1/6, standard error sqrt(7/12 / 3), t = 0.378 with 2 degrees of freedom.
+    assert one.p_value == pytest.approx(0.7418, abs=1e-4)
+    assert make_comparison_table(compared)[2][6] == "0.742 (paired t)"
+    [reason] = explain_tests(compared)
+    assert reason.endswith("because the runs have different numbers of rollouts of 2 of 3 tasks")
+
+
+@pytest.mark.parametrize(("rewards", "p"), [([[0.0, 0.0]] * 4, 1.0), ([[1.0, 1.0]] * 4, 0.125)])
+def test_differences_without_spread_have_the_p_of_a_sign_test(run, rewards, p):
+    a, b = run("a.jsonl", [[0.0]] * 4), run("b.jsonl", rewards)
+    assert compare([a, b]).comparisons[0].p_value == p
 
 
 def test_every_run_is_compared_with_the_first(run):
