@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._metrics.describe import Number, are_binary
+from nemo_gym._metrics.describe import Number
 from nemo_gym._metrics.intervals import Interval, compute_interval, compute_interval_over_tasks
 from nemo_gym._metrics.pass_at_k import (
     ACCURACY,
     AVERAGE,
     PASS,
-    PERCENT,
     compute_average_curve,
     compute_pass_curve,
     compute_pass_metrics,
@@ -95,11 +94,12 @@ def compute_confidence(
     answers = [[rollout.answer for rollout in of_task] for of_task in tasks] if with_answers else None
     scores = score_rewards(rewards, answers)
     curves = compute_pass_metrics(scores)
-    is_binary = {name: all(map(are_binary, values)) for name, (values, _) in scores.items()}
-    confidence = {MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=is_binary[ACCURACY]), len(rollouts))}
+    is_binary = {name: score.is_binary for name, score in scores.items()}
+    binary = is_binary.get(ACCURACY, False)
+    confidence = {MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=binary), len(rollouts))}
     for label, column in curves.columns.items():
-        interval = compute_interval(column, PERCENT, binary=is_binary[label.rpartition("/")[2]])
-        confidence[label] = interval, len(rollouts)
+        name = label.rpartition("/")[2]
+        confidence[label] = compute_interval(column, scores[name].scale, binary=is_binary[name]), len(rollouts)
     metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
     for name, values in compute_field_means(tasks):
         # A server may mean something else by a name; then only it knows how confident its number is.
@@ -117,9 +117,10 @@ def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> di
     k = max(map(len, rewards))
     full = [of_task for of_task in rewards if len(of_task) == k]
     headline = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
+    [(name, score)] = score_rewards(rewards).items()
     for pattern, curve in {PASS: compute_pass_curve, AVERAGE: compute_average_curve}.items():
         column = [curve(of_task)[-1] for of_task in full]
-        headline[name_metric(pattern, k, ACCURACY)] = compute_interval(column, PERCENT, binary=binary)
+        headline[name_metric(pattern, k, name)] = compute_interval(column, score.scale, binary=binary)
     return headline
 
 

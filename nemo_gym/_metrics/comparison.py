@@ -5,7 +5,7 @@ The first run is the baseline; every other one is compared with it. Tasks that o
 the runs, are reported and excluded.
 """
 
-import random
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,9 +14,6 @@ from nemo_gym._metrics.describe import are_binary, mean
 from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_cdf, compute_t_quantile
 from nemo_gym._metrics.rollouts import ResultsError
 
-_RESAMPLES = 10_000
-# Beyond this many tasks the mean is normal for all practical purposes, and resampling only costs time.
-_MOST_RESAMPLED = 2_000
 _POWER = 0.8
 _CONFIDENCE = 0.975
 
@@ -65,7 +62,7 @@ class Comparison:
     difference: float
     ci95: tuple[float, float] | None
     ci95_method: str
-    """`bootstrap` over tasks, or `t` if there are too many tasks to resample."""
+    """`t`, or `agresti_min_t` for rewards of 0 and 1."""
     stderr: float | None
     wins: int
     losses: int
@@ -108,13 +105,22 @@ def compute_paired_p(differences: Interval) -> float | None:
     return 2 * (1 - compute_t_cdf(t, differences.n_tasks - 1))
 
 
-def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the middle 95 % of the means of many resamples of the tasks, drawn with replacement."""
-    # A fixed seed, so that the same files give the same numbers.
-    draw, n = random.Random(0).choices, len(differences)
-    sums = sorted(sum(draw(differences, k=n)) for _ in range(_RESAMPLES))
-    cut = int((1 - _CONFIDENCE) * _RESAMPLES)
-    return sums[cut] / n, sums[_RESAMPLES - 1 - cut] / n
+def compute_difference_bounds(differences: Sequence[float], outcomes: int | None) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean difference; None for a single task, or without spread.
+
+    `outcomes` means that they are differences of pass rates, each of at least so many rollouts. Then two tasks are
+    added that differ by chance alone, as Agresti and Min do: a few equal tasks do not prove that all are.
+    """
+    n = len(differences)
+    if n == 1:
+        return None
+    if outcomes is None:
+        interval = compute_interval(differences)
+        return None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    center = sum(differences) / (n + 2)
+    squares = sum(value * value for value in differences) + 1 / outcomes - (n + 2) * center * center
+    reach = compute_t_quantile(_CONFIDENCE, n - 1) * math.sqrt(squares) / (n + 2)
+    return max(center - reach, -1.0), min(center + reach, 1.0)
 
 
 def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float | None = None) -> Comparison:
@@ -131,13 +137,13 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     before, after = ([mean(one.tasks[task]) for task in paired] for one in (baseline, run))
     differences = [second - first for first, second in zip(before, after, strict=True)]
     interval = compute_interval(differences)
-    bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
-    resampled = 1 < len(paired) <= _MOST_RESAMPLED
     detectable = None
     if interval.stderr is not None:
         df = len(paired) - 1
         detectable = (compute_t_quantile(_CONFIDENCE, df) + compute_t_quantile(_POWER, df)) * interval.stderr
     pairs = [(baseline.tasks[task], run.tasks[task]) for task in paired]
+    binary = all(are_binary(rewards) for pair in pairs for rewards in pair)
+    fewest = min(len(rewards) for pair in pairs for rewards in pair)
     mcnemar, reason = _test_passes(pairs, pass_threshold)
     return Comparison(
         baseline=baseline.path,
@@ -146,8 +152,8 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
         baseline_mean=mean(before),
         run_mean=mean(after),
         difference=interval.estimate,
-        ci95=compute_bootstrap_interval(differences) if resampled else bounds,
-        ci95_method="bootstrap" if resampled else "t",
+        ci95=compute_difference_bounds(differences, fewest if binary else None),
+        ci95_method="agresti_min_t" if binary else "t",
         stderr=interval.stderr,
         wins=sum(value > 0 for value in differences),
         losses=sum(value < 0 for value in differences),

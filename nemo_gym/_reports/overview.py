@@ -260,7 +260,15 @@ def _compute_metrics(
             interval = compute_interval_over_tasks(known, binary=all(map(are_binary, known)))
             intervals[f"mean/{name}"] = interval, sum(map(len, known))
     return [
-        MetricRow(name, interval.estimate, interval.low, interval.high, n_scored, n_requested)
+        MetricRow(
+            name,
+            interval.estimate,
+            interval.low,
+            interval.high,
+            n_scored,
+            n_requested,
+            no_interval=interval.no_interval,
+        )
         for name, (interval, n_scored) in intervals.items()
     ]
 

@@ -193,11 +193,13 @@ class MetricRow:
     n_requested: int | None = None
     is_part: bool = False
     """It may rest on some of the rollouts only; how many of those were requested is not known."""
+    no_interval: str | None = None
+    """Why there is no interval, if there could be one."""
 
     @property
     def cells(self) -> list[str]:
         """Its row in a table, for METRIC_HEADING."""
-        interval = ""
+        interval = self.no_interval or ""
         if self.low is not None and self.high is not None:
             interval = f"{format_number(self.low)} … {format_number(self.high)}"
         return [self.name, format_number(self.value), interval, self.scored_text]
@@ -230,7 +232,15 @@ def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
 
 def _make_metric_row(name: str, interval: Mapping[str, Any]) -> MetricRow:
     low, high = interval["ci95"] or (None, None)
-    return MetricRow(name, interval["estimate"], low, high, interval["n_scored"], interval["n_requested"])
+    return MetricRow(
+        name,
+        interval["estimate"],
+        low,
+        high,
+        interval["n_scored"],
+        interval["n_requested"],
+        no_interval=interval.get("no_interval"),
+    )
 
 
 def _find_n_scored(name: str, agent_metrics: Mapping[str, Any]) -> int | None:

@@ -48,7 +48,8 @@ def test_metrics_and_intervals_are_those_of_the_aggregate(of_run, tmp_path, rewa
             assert [metric.low, metric.high] == pytest.approx(interval["ci95"] or [None, None])
     names = [metric.name for metric in agent.metrics]
     k = max(map(len, rewards))
-    assert names == ["mean/reward", f"pass@{k}/accuracy", f"pass@1[avg-of-{k}]/accuracy", "mean/overlap"]
+    score = "accuracy" if agent.is_binary else "reward"
+    assert names == ["mean/reward", f"pass@{k}/{score}", f"pass@1[avg-of-{k}]/{score}", "mean/overlap"]
 
 
 def test_a_run_in_numbers(of_run):
