@@ -52,6 +52,8 @@ class Sample:
             }
         if branch is not None:
             facts |= {"branch": branch, "branches": len(rollout.branches)}
+            # Its reward is that of every branch; weighted like this, a rollout counts once however often it forked.
+            facts["weight"] = 1 / sum(1 for _ in self.iter_branches())
         return facts
 
 
