@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nemo_gym._metrics.describe import are_binary, mean
-from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_cdf, compute_t_quantile
+from nemo_gym._metrics.intervals import (
+    Interval,
+    compute_interval,
+    compute_interval_over_tasks,
+    compute_t_cdf,
+    compute_t_quantile,
+)
 from nemo_gym._metrics.rollouts import ResultsError
 
 _POWER = 0.8
@@ -34,7 +40,7 @@ class RunRewards:
 
     def overall(self) -> Interval:
         binary = all(are_binary(rewards) for rewards in self.tasks.values())
-        return compute_interval([mean(rewards) for rewards in self.tasks.values()], binary=binary)
+        return compute_interval_over_tasks([*self.tasks.values()], binary=binary)
 
 
 @dataclass(frozen=True)

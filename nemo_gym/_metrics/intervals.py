@@ -69,8 +69,22 @@ def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: b
 
 
 def compute_interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
-    """Return the mean over tasks of their means: tasks weigh the same, however many rollouts were scored."""
-    return compute_interval([mean(of_task) for of_task in values], binary=binary)
+    """Return the mean over all rollouts, with the interval that takes tasks as the units.
+
+    With as many rollouts of every task, it is that of the means of the tasks. Otherwise tasks weigh as much as they
+    have rollouts, as in a ratio of two sums.
+    """
+    n = len(values)
+    means = [mean(of_task) for of_task in values]
+    total = sum(map(len, values))
+    if all(len(of_task) * n == total for of_task in values):
+        return compute_interval(means, binary=binary)
+    everything = [value for of_task in values for value in of_task]
+    unit = choose_unit(everything)
+    estimate = mean([value / unit for value in everything])
+    weighted = zip(values, means, strict=True)
+    squares = math.fsum([(len(of_task) * n / total * (one / unit - estimate)) ** 2 for of_task, one in weighted])
+    return compute_interval_of_moments(n, estimate, squares, unit, binary=binary)
 
 
 def compute_interval_of_moments(

@@ -79,7 +79,10 @@ def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
     [aggregate] = aggregate_rollouts([AgentRollouts("a", runs)], requested=requested)
     binary = all(reward in (0, 1) for task in tasks for reward in task)
     confidence = aggregate.confidence
-    require_equal(confidence["mean/reward"], [fmean(task) for task in tasks], 1.0, binary=binary)
+    require_equal(confidence["mean_over_tasks/reward"], [fmean(task) for task in tasks], 1.0, binary=binary)
+    assert confidence["mean/reward"]["estimate"] == pytest.approx(aggregate.agent_metrics["mean/reward"])
+    if len({*map(len, tasks)}) == 1:
+        assert confidence["mean/reward"]["ci95"] == confidence["mean_over_tasks/reward"]["ci95"]
     most = max(map(len, tasks))
     score, scale = ("accuracy", 100.0) if binary else ("reward", 1.0)
     for k in range(1, most + 1):
@@ -88,13 +91,15 @@ def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
         require_equal(confidence[f"pass@{k}/{score}"], passes, scale, binary=binary)
         averages = [fmean(task[:k]) for task in long_enough]
         require_equal(confidence[f"pass@1[avg-of-{k}]/{score}"], averages, scale, binary=binary)
-    assert len(confidence) == 1 + 2 * most
+    assert len(confidence) == 2 + 2 * most
 
     _, *rows = make_metric_table([aggregate])
     names = ["mean/reward", f"pass@{most}/{score}", f"pass@1[avg-of-{most}]/{score}"]
     assert [row[:2] for row in rows] == [["a", name] for name in names]
-    for name, (_, _, value, bounds, scored) in zip(names, rows, strict=True):
-        assert scored == f"{len(runs)} of {len(runs) + 1}"
+    for name, (_, _, value, bounds, n_tasks, scored) in zip(names, rows, strict=True):
+        covered = [task for task in tasks if name == "mean/reward" or len(task) >= most]
+        assert n_tasks == f"{len(covered)} of {len(tasks)}"
+        assert scored == f"{sum(map(len, covered))} of {len(runs) + 1}"
         assert float(value) == pytest.approx(confidence[name]["estimate"], rel=1e-3)
         shown = [float(bound) for bound in bounds.split(" … ")] if " … " in bounds else None
         expected = confidence[name]["ci95"]

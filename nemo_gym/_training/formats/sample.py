@@ -34,7 +34,7 @@ class Sample:
         """Return which rollout this is, its group if known, and what a trainer should know about it."""
         rollout = self.rollout
         start, end = rollout.policy_versions
-        facts = {
+        facts: dict[str, Any] = {
             "task_index": rollout.task_index,
             "rollout_index": rollout.rollout_index,
             "agent": rollout.agent,
