@@ -130,7 +130,7 @@ def add_avg_sample_std_dev(
     This is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
     """
     for name in score_names:
-        values, _ = select_score(name, all_score_dicts)
+        values = select_score(name, all_score_dicts).values
         means = average_curves(map(compute_spread_curve, values))
         for k in range(2, min(max_k, len(means)) + 1):
             metrics[f"{name_metric(AVERAGE, k, name)}/{AVG_SAMPLE_STD_DEV}"] = means[k - 1]

@@ -5,17 +5,17 @@ Works on results alone, without the rows they came from.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._metrics.describe import Number, are_binary
+from nemo_gym._metrics.describe import Number, mean
 from nemo_gym._metrics.intervals import Interval, compute_interval, compute_interval_over_tasks
 from nemo_gym._metrics.pass_at_k import (
     ACCURACY,
     AVERAGE,
     PASS,
-    PERCENT,
     compute_average_curve,
     compute_pass_curve,
     compute_pass_metrics,
@@ -37,6 +37,7 @@ from nemo_gym._util.garbage import pause_collections
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 MEAN_REWARD = "mean/reward"
+TASK_MEAN_REWARD = "mean_over_tasks/reward"
 PER_TASK_METRICS = "per_task_metrics"
 
 Metrics = dict[str, Any]
@@ -95,18 +96,33 @@ def compute_confidence(
     answers = [[rollout.answer for rollout in of_task] for of_task in tasks] if with_answers else None
     scores = score_rewards(rewards, answers)
     curves = compute_pass_metrics(scores)
-    is_binary = {name: all(map(are_binary, values)) for name, (values, _) in scores.items()}
-    confidence = {MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=is_binary[ACCURACY]), len(rollouts))}
+    is_binary = {name: score.is_binary for name, score in scores.items()}
+    binary = is_binary.get(ACCURACY, False)
+    confidence = {
+        MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=binary), len(rollouts)),
+        TASK_MEAN_REWARD: (compute_interval([mean(of_task) for of_task in rewards], binary=binary), len(rollouts)),
+    }
     for label, column in curves.columns.items():
-        interval = compute_interval(column, PERCENT, binary=is_binary[label.rpartition("/")[2]])
-        confidence[label] = interval, len(rollouts)
+        name = label.rpartition("/")[2]
+        interval = compute_interval(column, scores[name].scale, binary=is_binary[name])
+        confidence[label] = interval, count_rollouts(label, rewards, binary=is_binary[name])
     metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
     for name, values in compute_field_means(tasks):
         # A server may mean something else by a name; then only it knows how confident its number is.
         claimed = metrics.get(f"mean/{name}")
         if isinstance(claimed, int | float) and math.isclose(claimed, values.mean, rel_tol=1e-9, abs_tol=1e-12):
-            confidence[f"mean/{name}"] = compute_interval(values.per_task, binary=values.binary), values.n
+            confidence[f"mean/{name}"] = compute_interval_over_tasks(values.by_task, binary=values.binary), values.n
     return metrics, confidence
+
+
+def count_rollouts(label: str, rewards: Sequence[Sequence[Number]], *, binary: bool) -> int:
+    """Return how many rollouts a metric of some k rests on: those of the tasks that have at least k.
+
+    The unbiased pass@k uses all of them, the others only the first k.
+    """
+    (k,) = map(int, re.findall(r"@(?:1\[avg-of-)?(\d+)\]?/", label))
+    counts = [len(of_task) for of_task in rewards if len(of_task) >= k]
+    return sum(counts) if binary and label.startswith(f"pass@{k}/") else k * len(counts)
 
 
 def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
@@ -117,9 +133,10 @@ def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> di
     k = max(map(len, rewards))
     full = [of_task for of_task in rewards if len(of_task) == k]
     headline = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
+    [(name, score)] = score_rewards(rewards).items()
     for pattern, curve in {PASS: compute_pass_curve, AVERAGE: compute_average_curve}.items():
         column = [curve(of_task)[-1] for of_task in full]
-        headline[name_metric(pattern, k, ACCURACY)] = compute_interval(column, PERCENT, binary=binary)
+        headline[name_metric(pattern, k, name)] = compute_interval(column, score.scale, binary=binary)
     return headline
 
 

@@ -5,17 +5,21 @@ The first run is the baseline; every other one is compared with it. Tasks that o
 the runs, are reported and excluded.
 """
 
-import random
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from nemo_gym._metrics.describe import are_binary, mean
-from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_quantile
+from nemo_gym._metrics.intervals import (
+    Interval,
+    compute_interval,
+    compute_interval_over_tasks,
+    compute_t_cdf,
+    compute_t_quantile,
+)
 from nemo_gym._metrics.rollouts import ResultsError
 
-_RESAMPLES = 10_000
-# Beyond this many tasks the mean is normal for all practical purposes, and resampling only costs time.
-_MOST_RESAMPLED = 2_000
 _POWER = 0.8
 _CONFIDENCE = 0.975
 
@@ -36,12 +40,15 @@ class RunRewards:
 
     def overall(self) -> Interval:
         binary = all(are_binary(rewards) for rewards in self.tasks.values())
-        return compute_interval([mean(rewards) for rewards in self.tasks.values()], binary=binary)
+        return compute_interval_over_tasks([*self.tasks.values()], binary=binary)
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """The exact test of whether two runs pass equally often; a task counts as passed if half its rollouts pass."""
+    """The exact test of whether two runs pass equally often; a task counts as passed if half its rollouts pass.
+
+    It needs as many rollouts of a task in one run as in the other: half of two is easier to pass than one of one.
+    """
 
     pass_threshold: float
     only_baseline_passed: int
@@ -61,13 +68,18 @@ class Comparison:
     difference: float
     ci95: tuple[float, float] | None
     ci95_method: str
-    """`bootstrap` over tasks, or `t` if there are too many tasks to resample."""
+    """`t`, or `agresti_min_t` for rewards of 0 and 1."""
     stderr: float | None
     wins: int
     losses: int
     ties: int
     mcnemar: McNemar | None
-    """None if rewards are not pass or fail and no threshold was given."""
+    """None if `test` is another one."""
+    test: Literal["mcnemar", "paired_t"]
+    test_reason: str
+    """Why it is this test."""
+    p_value: float | None
+    """How likely a difference this large is by chance; None for a single task, unless the test is McNemar's."""
     minimum_detectable_effect: float | None
     """The true difference that this many tasks would detect with a probability of 80 %."""
     only_in_baseline: tuple[int, ...]
@@ -86,13 +98,35 @@ def compute_mcnemar_p(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * total / (1 << n))
 
 
-def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the middle 95 % of the means of many resamples of the tasks, drawn with replacement."""
-    # A fixed seed, so that the same files give the same numbers.
-    draw, n = random.Random(0).choices, len(differences)
-    sums = sorted(sum(draw(differences, k=n)) for _ in range(_RESAMPLES))
-    cut = int((1 - _CONFIDENCE) * _RESAMPLES)
-    return sums[cut] / n, sums[_RESAMPLES - 1 - cut] / n
+def compute_paired_p(differences: Interval) -> float | None:
+    """Return the two-sided p-value of Student's paired test: could the mean of the differences of tasks be 0?"""
+    if differences.stderr is None:
+        return None
+    if differences.estimate == 0.0:
+        return 1.0
+    if differences.stderr == 0.0:
+        # Without any spread t is infinite; that all tasks have the same sign is as likely as that many equal coins.
+        return 0.5 ** (differences.n_tasks - 1)
+    t = abs(differences.estimate) / differences.stderr
+    return 2 * (1 - compute_t_cdf(t, differences.n_tasks - 1))
+
+
+def compute_difference_bounds(differences: Sequence[float], outcomes: int | None) -> tuple[float, float] | None:
+    """Return the 95 % interval of the mean difference; None for a single task, or without spread.
+
+    `outcomes` means that they are differences of pass rates, each of at least so many rollouts. Then two tasks are
+    added that differ by chance alone, as Agresti and Min do: a few equal tasks do not prove that all are.
+    """
+    n = len(differences)
+    if n == 1:
+        return None
+    if outcomes is None:
+        interval = compute_interval(differences)
+        return None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    center = sum(differences) / (n + 2)
+    squares = sum(value * value for value in differences) + 1 / outcomes - (n + 2) * center * center
+    reach = compute_t_quantile(_CONFIDENCE, n - 1) * math.sqrt(squares) / (n + 2)
+    return max(center - reach, -1.0), min(center + reach, 1.0)
 
 
 def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float | None = None) -> Comparison:
@@ -109,12 +143,14 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     before, after = ([mean(one.tasks[task]) for task in paired] for one in (baseline, run))
     differences = [second - first for first, second in zip(before, after, strict=True)]
     interval = compute_interval(differences)
-    bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
-    resampled = 1 < len(paired) <= _MOST_RESAMPLED
     detectable = None
     if interval.stderr is not None:
         df = len(paired) - 1
         detectable = (compute_t_quantile(_CONFIDENCE, df) + compute_t_quantile(_POWER, df)) * interval.stderr
+    pairs = [(baseline.tasks[task], run.tasks[task]) for task in paired]
+    binary = all(are_binary(rewards) for pair in pairs for rewards in pair)
+    fewest = min(len(rewards) for pair in pairs for rewards in pair)
+    mcnemar, reason = _test_passes(pairs, pass_threshold)
     return Comparison(
         baseline=baseline.path,
         run=run.path,
@@ -122,13 +158,16 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
         baseline_mean=mean(before),
         run_mean=mean(after),
         difference=interval.estimate,
-        ci95=compute_bootstrap_interval(differences) if resampled else bounds,
-        ci95_method="bootstrap" if resampled else "t",
+        ci95=compute_difference_bounds(differences, fewest if binary else None),
+        ci95_method="agresti_min_t" if binary else "t",
         stderr=interval.stderr,
         wins=sum(value > 0 for value in differences),
         losses=sum(value < 0 for value in differences),
         ties=differences.count(0),
-        mcnemar=_test_passes([(baseline.tasks[task], run.tasks[task]) for task in paired], pass_threshold),
+        mcnemar=mcnemar,
+        test="paired_t" if mcnemar is None else "mcnemar",
+        test_reason=reason,
+        p_value=compute_paired_p(interval) if mcnemar is None else mcnemar.p_value,
         minimum_detectable_effect=detectable,
         only_in_baseline=tuple(sorted(baseline.tasks.keys() - run.tasks.keys())),
         only_in_run=tuple(sorted(run.tasks.keys() - baseline.tasks.keys())),
@@ -136,13 +175,21 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     )
 
 
-def _test_passes(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], threshold: float | None) -> McNemar | None:
+def _test_passes(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]], threshold: float | None
+) -> tuple[McNemar | None, str]:
+    """Return McNemar's test, if it holds for these tasks, and why it does or does not."""
     if threshold is None:
         if not all(are_binary(rewards) for pair in pairs for rewards in pair):
-            return None
+            return None, "rewards are not pass or fail, and no threshold was given"
         threshold = 1.0
+    unequal = sum(len(before) != len(after) for before, after in pairs)
+    if unequal:
+        return None, f"the runs have different numbers of rollouts of {unequal} of {len(pairs)} tasks"
     passed = [
         tuple(2 * sum(reward >= threshold for reward in rewards) >= len(rewards) for rewards in pair) for pair in pairs
     ]
-    only_baseline, only_run = passed.count((True, False)), passed.count((False, True))
-    return McNemar(threshold, only_baseline, only_run, compute_mcnemar_p(only_baseline, only_run))
+    only_baseline = passed.count((True, False))
+    only_run = passed.count((False, True))
+    test = McNemar(threshold, only_baseline, only_run, compute_mcnemar_p(only_baseline, only_run))
+    return test, "every task passes or fails, with as many rollouts in both runs"

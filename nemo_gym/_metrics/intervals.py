@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Confidence of a number: 95 % intervals of a mean over tasks, from Student's t distribution.
 
-Tasks are the independent units; the rollouts of one task are not, so the input is one value per task.
+Tasks are the independent units; the rollouts of one task are not, so the input is one value per task. Pass rates get
+Wilson's interval, because Student's misses the truth too often near 0 and 1: `python -m perf.coverage` measures both.
 """
 
 import functools
@@ -15,12 +16,21 @@ from nemo_gym._metrics.describe import Number, choose_unit, mean
 
 _TAIL = 0.025
 _TINY = 1e-300
+_ROUNDING = 1e-12
+"""A spread this small relative to the mean comes from rounding."""
+_PRIOR_TASKS = 2
+"""How many tasks with the largest possible spread are added to the variance of pass rates."""
+NO_SPREAD = "no spread seen"
+ONE_TASK = "one task"
 _MOST_STEPS = 500
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over tasks with its 95 % interval; a single task has no interval and no error."""
+    """A mean over tasks with its 95 % interval; a single task has no interval and no error.
+
+    Equal rewards that are not pass or fail have no interval either: nothing says how far another task may be off.
+    """
 
     estimate: float
     low: float | None
@@ -28,17 +38,27 @@ class Interval:
     stderr: float | None
     n_tasks: int
 
+    @property
+    def no_interval(self) -> str | None:
+        """Why there is no interval; None if there is one, or if its bounds are too large for a float."""
+        if self.low is not None:
+            return None
+        if self.n_tasks == 1:
+            return ONE_TASK
+        return NO_SPREAD if self.stderr == 0.0 else None
+
     def as_json(self) -> dict[str, Any]:
         ci95 = None if self.low is None else [self.low, self.high]
         estimate = self.estimate if math.isfinite(self.estimate) else None
-        return {"estimate": estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
+        entry = {"estimate": estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
+        return entry if self.no_interval is None else {**entry, "no_interval": self.no_interval}
 
 
 def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
     """Return the interval of the mean of `per_task`, which is not empty, times `scale`.
 
-    `binary` means that the values are pass rates. The interval then stays within 0 and 1, and if every task passed, or
-    none did, it is the exact one for that many equal outcomes: five of five does not prove always.
+    `binary` means that the values are pass rates. The interval is then Wilson's, which stays within 0 and 1, and if
+    every task passed, or none did, the exact one for that many equal outcomes: five of five does not prove always.
     """
     n, unit = len(per_task), choose_unit(per_task)
     if unit != 1.0:
@@ -49,16 +69,32 @@ def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: b
 
 
 def compute_interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
-    """Return the mean over tasks of their means: tasks weigh the same, however many rollouts were scored."""
-    return compute_interval([mean(of_task) for of_task in values], binary=binary)
+    """Return the mean over all rollouts, with the interval that takes tasks as the units.
+
+    With as many rollouts of every task, it is that of the means of the tasks. Otherwise tasks weigh as much as they
+    have rollouts, as in a ratio of two sums.
+    """
+    n = len(values)
+    means = [mean(of_task) for of_task in values]
+    total = sum(map(len, values))
+    if all(len(of_task) * n == total for of_task in values):
+        return compute_interval(means, binary=binary)
+    everything = [value for of_task in values for value in of_task]
+    unit = choose_unit(everything)
+    estimate = mean([value / unit for value in everything])
+    weighted = zip(values, means, strict=True)
+    squares = math.fsum([(len(of_task) * n / total * (one / unit - estimate)) ** 2 for of_task, one in weighted])
+    return compute_interval_of_moments(n, estimate, squares, unit, binary=binary)
 
 
 def compute_interval_of_moments(
     n: int, estimate: float, squares: float, scale: float = 1.0, *, binary: bool = False
 ) -> Interval:
     """Like `compute_interval`, for `n` values given by their mean and the sum of their squared distances from it."""
+    if math.sqrt(squares) <= _ROUNDING * abs(estimate) * math.sqrt(n):
+        squares = 0.0
     stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
-    low, high = (_multiply(scale, bound) for bound in _compute_bounds(estimate, stderr, n, binary))
+    low, high = (_multiply(scale, bound) for bound in _compute_bounds(n, estimate, squares, binary))
     if low is None or high is None:
         low, high = None, None
     return Interval(scale * estimate, low, high, _multiply(scale, stderr), n)
@@ -69,15 +105,26 @@ def _multiply(scale: float, value: float | None) -> float | None:
     return None if value is None or not math.isfinite(scale * value) else scale * value
 
 
-def _compute_bounds(estimate: float, stderr: float | None, n: int, binary: bool) -> tuple[float | None, float | None]:
+def _compute_bounds(n: int, estimate: float, squares: float, binary: bool) -> tuple[float, float] | tuple[None, None]:
     if binary and estimate in (0.0, 1.0):
         reach = _TAIL ** (1.0 / n)
         return (reach, 1.0) if estimate else (0.0, 1.0 - reach)
-    if stderr is None:
+    if n == 1 or (squares == 0.0 and not binary):
         return None, None
-    reach = compute_t_quantile(1 - _TAIL, n - 1) * stderr
-    low, high = estimate - reach, estimate + reach
-    return (max(low, 0.0), min(high, 1.0)) if binary else (low, high)
+    t = compute_t_quantile(1 - _TAIL, n - 1)
+    if not binary:
+        reach = t * math.sqrt(squares / (n - 1) / n)
+        return estimate - reach, estimate + reach
+    # A few tasks with nearly equal pass rates say little about the spread of all, so begin with the largest there is.
+    # Where tasks have one rollout, theirs is the largest already, and this changes nothing.
+    center = (n * estimate + 0.5) / (n + 1)
+    variance = (squares + _PRIOR_TASKS * center * (1 - center)) / (n - 1 + _PRIOR_TASKS)
+    # Wilson's interval for as many independent outcomes as would have this variance.
+    largest = estimate * (1 - estimate)
+    error = t * t * variance / n
+    middle = (estimate * largest + error / 2) / (largest + error)
+    reach = math.sqrt(error * largest * largest + error * error / 4) / (largest + error)
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pass@k, pass@1[avg-of-k] and majority@k over the tasks of a run, in percent, for every k at once.
+"""pass@k, pass@1[avg-of-k] and majority@k over the tasks of a run, for every k at once; in percent, as a rule.
 
 `k` counts the first k rollouts of a task in the given order. A task with fewer than k rollouts is left out of that k,
 and a rollout without a finite value for a score is left out of that score. A *curve* holds the results of one task for
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from nemo_gym._metrics.describe import Number, choose_unit, is_broken, mean, to_finite, warn_of_broken
+from nemo_gym._metrics.describe import Number, are_binary, choose_unit, is_broken, mean, to_finite, warn_of_broken
 from nemo_gym._util.row_keys import REWARD_KEY_NAME
 
 Curve = Sequence[float]
@@ -44,10 +44,17 @@ class TaskScores(NamedTuple):
 
     values: Sequence[Sequence[Number]]
     answers: Sequence[Sequence[object]] | None = None
+    scale: float = PERCENT
+    """What its metrics are multiplied by."""
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether all values are 0 or 1."""
+        return all(map(are_binary, self.values))
 
 
 class PassMetrics(NamedTuple):
-    """Metrics in percent, and for each mean over tasks the column it is the mean of."""
+    """Metrics, scaled as their scores say, and for each mean over tasks the column it is the mean of."""
 
     metrics: dict[str, Any]
     columns: dict[str, Column]
@@ -89,18 +96,19 @@ def compute_pass_majority(
 def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
     """Return the metrics of every score, by name."""
     found = PassMetrics({}, {})
-    for name, (values, answers) in scores.items():
+    for name, score in scores.items():
         columns = {
-            PASS: _transpose(map(compute_pass_curve, values)),
-            AVERAGE: _transpose(map(compute_average_curve, values)),
+            PASS: _transpose(map(compute_pass_curve, score.values)),
+            AVERAGE: _transpose(map(compute_average_curve, score.values)),
         }
-        if answers is not None:
-            columns[MAJORITY] = _transpose(map(compute_majority_curve, answers, values))
+        if score.answers is not None:
+            columns[MAJORITY] = _transpose(map(compute_majority_curve, score.answers, score.values))
         for pattern, by_k in columns.items():
-            found.columns.update({name_metric(pattern, k, name): column for k, column in enumerate(by_k, 1)})
-    found.metrics.update({label: PERCENT * mean(column) for label, column in found.columns.items()})
+            named = {name_metric(pattern, k, name): column for k, column in enumerate(by_k, 1)}
+            found.columns.update(named)
+            found.metrics.update({label: score.scale * mean(column) for label, column in named.items()})
     if scores:
-        per_sample = {name: average_curves(values) for name, (values, _) in scores.items()}
+        per_sample = {name: average_curves(score.values, score.scale) for name, score in scores.items()}
         found.metrics[PER_SAMPLE_AGGREGATE] = per_sample
         for name, per_run in per_sample.items():
             for k, spread in [*enumerate(compute_spread_curve(per_run), 1)][1:]:
@@ -113,8 +121,14 @@ def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
 def score_rewards(
     rewards: Sequence[Sequence[Number]], answers: Sequence[Sequence[object]] | None = None
 ) -> dict[str, TaskScores]:
-    """Return the rewards of every task as a score and, if answers are known, another score for giving none."""
-    scores = {ACCURACY: TaskScores(rewards, answers)}
+    """Return the rewards of every task as a score and, if answers are known, another score for giving none.
+
+    Rewards of 0 and 1 are an accuracy in percent; others keep their name and their scale.
+    """
+    if all(map(are_binary, rewards)):
+        scores = {ACCURACY: TaskScores(rewards, answers)}
+    else:
+        scores = {REWARD_KEY_NAME: TaskScores(rewards, answers, scale=1.0)}
     if answers is not None:
         scores[NO_ANSWER] = TaskScores([[float(answer is None) for answer in one] for one in answers], answers)
     return scores
@@ -240,9 +254,9 @@ def select_score(
     return TaskScores(values, None if answers is None else kept)
 
 
-def average_curves(curves: Iterable[Curve]) -> list[float]:
-    """Return the mean over tasks for k = 1, 2, …, in percent."""
-    return [PERCENT * mean(column) for column in _transpose(curves)]
+def average_curves(curves: Iterable[Curve], scale: float = PERCENT) -> list[float]:
+    """Return the mean over tasks for k = 1, 2, …, in percent unless another scale is given."""
+    return [scale * mean(column) for column in _transpose(curves)]
 
 
 def _transpose(curves: Iterable[Curve]) -> list[Column]:

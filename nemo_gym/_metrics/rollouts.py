@@ -94,8 +94,8 @@ class NumberReader:
 class FieldMeans(NamedTuple):
     """A numeric field over an agent's rollouts."""
 
-    per_task: Sequence[float]
-    """Its mean in each task that has it."""
+    by_task: Sequence[Sequence[Number]]
+    """Its values in each task that has it."""
     mean: float
     """Its mean over all rollouts that have it."""
     n: int
@@ -178,8 +178,7 @@ def compute_field_means(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[
     for name, by_task in columns.items():
         if name != REWARD_KEY_NAME:
             everything = [*chain.from_iterable(by_task)]
-            per_task = everything if len(everything) == len(by_task) else [*map(mean, by_task)]
-            yield name, FieldMeans(per_task, mean(everything), len(everything), are_binary(everything))
+            yield name, FieldMeans(by_task, mean(everything), len(everything), are_binary(everything))
 
 
 def _collect_columns(rollouts: Sequence[MeasuredRollout]) -> dict[str, Sequence[Number]]:

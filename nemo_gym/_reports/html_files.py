@@ -245,6 +245,9 @@ def render_file_comparison(comparison: FileComparison, link: LinkMatch | None = 
         tiles.append(tile(_format_difference(one.difference), label, wide=True))
         if one.mcnemar is not None:
             tiles.append(tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
+        elif one.p_value is not None:
+            label = f"p of the paired t-test: could it be chance? Not McNemar's, because {one.test_reason}"
+            tiles.append(tile(f"{one.p_value:.3g}", label, wide=True))
     parts: list[str | None] = [
         element("p", "Baseline ", element("b", comparison.baseline), ", run ", element("b", comparison.run)),
         element("p", comparison.note, class_="ngv-warning") if comparison.note else None,

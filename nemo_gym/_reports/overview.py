@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_headline
+from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_headline, count_rollouts
 from nemo_gym._metrics.describe import Histogram, are_binary, make_histogram, mean
 from nemo_gym._metrics.intervals import Interval, compute_interval_over_tasks
 from nemo_gym._reports.columns import Columns
@@ -91,7 +91,7 @@ class AgentOverview:
     n_cut_off: int
     n_with_tool_error: int
     mean_reward: float | None
-    """Every task weighs the same."""
+    """Over all scored rollouts."""
     is_binary: bool
     """Whether all rewards are 0 or 1."""
     metrics: list[MetricRow]
@@ -249,7 +249,9 @@ def _compute_metrics(
             of_rewards = compute_headline(rewards, binary=binary)
         else:
             of_rewards = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
-        intervals = {name: (interval, n_scored) for name, interval in of_rewards.items()}
+        for name, interval in of_rewards.items():
+            n = n_scored if name == MEAN_REWARD else count_rollouts(name, rewards, binary=binary)
+            intervals[name] = interval, n
     for name, values in list(columns.fields.items()):
         # NaN is the only number that differs from itself.
         by_task = [
@@ -260,7 +262,17 @@ def _compute_metrics(
             interval = compute_interval_over_tasks(known, binary=all(map(are_binary, known)))
             intervals[f"mean/{name}"] = interval, sum(map(len, known))
     return [
-        MetricRow(name, interval.estimate, interval.low, interval.high, n_scored, n_requested)
+        MetricRow(
+            name,
+            interval.estimate,
+            interval.low,
+            interval.high,
+            n_scored,
+            n_requested,
+            no_interval=interval.no_interval,
+            n_tasks=interval.n_tasks,
+            n_tasks_left_out=len(rewards) - interval.n_tasks,
+        )
         for name, (interval, n_scored) in intervals.items()
     ]
 

@@ -146,17 +146,23 @@ def _aggregate(
     theirs = None if own is None else own.get("agent_metrics") or {}
     metrics, confidence = compute_confidence(agent.rollouts, theirs, with_answers=(agent.agent or "") in answer_keys)
     n_requested = requested.agents.get(agent.agent)
+    n_tasks = confidence[MEAN_REWARD][0].n_tasks
     return AgentAggregate(
         agent=agent.agent,
         agent_metrics=metrics,
         key_metrics=select_means(metrics) if own is None else dict(own.get("key_metrics") or {}),
         confidence={
-            name: {**interval.as_json(), "n_scored": n, "n_requested": n_requested}
+            name: {
+                **interval.as_json(),
+                "n_tasks_left_out": n_tasks - interval.n_tasks,
+                "n_scored": n,
+                "n_requested": n_requested,
+            }
             for name, (interval, n) in confidence.items()
         },
         n_scored=len(agent.rollouts),
         n_requested=n_requested,
-        n_tasks=confidence[MEAN_REWARD][0].n_tasks,
+        n_tasks=n_tasks,
         incidents=agent.incidents,
         encoded_tasks=functools.partial(_encode_tasks, (own or {}).get("group_level_metrics"), agent, requested),
     )
@@ -177,7 +183,7 @@ def _encode_tasks(
 # --- the table of metrics, as the terminal, the viewer and its export show it -----------------------------------------
 
 
-METRIC_HEADING = ["metric", "value", "95 % interval", "scored"]
+METRIC_HEADING = ["metric", "value", "95 % interval", "tasks", "scored"]
 
 
 @dataclass(frozen=True)
@@ -193,14 +199,25 @@ class MetricRow:
     n_requested: int | None = None
     is_part: bool = False
     """It may rest on some of the rollouts only; how many of those were requested is not known."""
+    no_interval: str | None = None
+    """Why there is no interval, if there could be one."""
+    n_tasks: int | None = None
+    n_tasks_left_out: int = 0
+    """Tasks that have a reward, but too few rollouts for this metric."""
 
     @property
     def cells(self) -> list[str]:
         """Its row in a table, for METRIC_HEADING."""
-        interval = ""
+        interval = self.no_interval or ""
         if self.low is not None and self.high is not None:
             interval = f"{format_number(self.low)} … {format_number(self.high)}"
-        return [self.name, format_number(self.value), interval, self.scored_text]
+        return [self.name, format_number(self.value), interval, self.tasks_text, self.scored_text]
+
+    @property
+    def tasks_text(self) -> str:
+        if self.n_tasks is None:
+            return ""
+        return f"{self.n_tasks} of {self.n_tasks + self.n_tasks_left_out}"
 
     @property
     def scored_text(self) -> str:
@@ -230,7 +247,17 @@ def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
 
 def _make_metric_row(name: str, interval: Mapping[str, Any]) -> MetricRow:
     low, high = interval["ci95"] or (None, None)
-    return MetricRow(name, interval["estimate"], low, high, interval["n_scored"], interval["n_requested"])
+    return MetricRow(
+        name,
+        interval["estimate"],
+        low,
+        high,
+        interval["n_scored"],
+        interval["n_requested"],
+        no_interval=interval.get("no_interval"),
+        n_tasks=interval.get("n_tasks"),
+        n_tasks_left_out=interval.get("n_tasks_left_out", 0),
+    )
 
 
 def _find_n_scored(name: str, agent_metrics: Mapping[str, Any]) -> int | None:

@@ -16,6 +16,7 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._util.row_keys import BOOKKEEPING_PREFIX, PLAYER_KEYS
 
 SCHEMA = 1
+TEST_NAMES = {"mcnemar": "McNemar", "paired_t": "paired t"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def read_rewards(path: str | os.PathLike[str]) -> RunRewards:
 
 def make_comparison_table(compared: ComparedRuns) -> list[list[str]]:
     """Return a row per run; the first row is the heading."""
-    rows = [["run", "mean reward", "scored", "difference", "95 % interval", "better/worse/equal", "McNemar p", "MDE"]]
+    rows = [["run", "mean reward", "scored", "difference", "95 % interval", "better/worse/equal", "p", "MDE"]]
     for run, one in zip(compared.runs, [None, *compared.comparisons], strict=True):
         row = [run.path, f"{run.overall().estimate:.4g}", format_scored(run.n_scored, run.n_requested)]
         if one is None:
@@ -81,7 +82,16 @@ def make_comparison_table(compared: ComparedRuns) -> list[list[str]]:
         row.append(f"{one.difference:+.4g} ({one.n_paired} tasks)")
         row.append("" if one.ci95 is None else f"{one.ci95[0]:+.4g} … {one.ci95[1]:+.4g}")
         row.append(f"{one.wins}/{one.losses}/{one.ties}")
-        row.append("" if one.mcnemar is None else f"{one.mcnemar.p_value:.3g}")
+        row.append("" if one.p_value is None else f"{one.p_value:.3g} ({TEST_NAMES[one.test]})")
         row.append("" if one.minimum_detectable_effect is None else f"{one.minimum_detectable_effect:.3g}")
         rows.append(row)
     return rows
+
+
+def explain_tests(compared: ComparedRuns) -> list[str]:
+    """Return a sentence for every comparison whose p-value is not McNemar's, saying why."""
+    return [
+        f"p of {one.run}: the paired t-test on task means, not McNemar's, because {one.test_reason}"
+        for one in compared.comparisons
+        if one.mcnemar is None and one.p_value is not None
+    ]

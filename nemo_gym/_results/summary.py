@@ -23,40 +23,49 @@ _EXAMPLE_LENGTH = 300
 
 
 class RunningMean:
-    """The mean over tasks of their mean rewards, with the interval that the aggregate will have, in constant time.
+    """The mean reward over rollouts, with the interval that the aggregate will have, in constant time.
 
-    Tasks are the units: with every rollout, the mean of its task takes the place of the mean that it had before.
+    Tasks are the units of the interval: it follows from the sums over tasks of the squares and products of their number
+    of rollouts and their total reward.
     """
 
     def __init__(self) -> None:
         self.scored = 0
-        self._sums, self._counts = TaskNumbers[float]("d"), TaskCounts()
-        self._tasks, self._mean, self._squares = 0, 0.0, 0.0
+        self._sums = TaskNumbers[float]("d")
+        self._counts = TaskCounts()
+        self._tasks = 0
+        self._first = 0.0
+        self._total = 0.0
+        self._sum_squares = 0.0
+        self._products = 0.0
+        self._count_squares = 0
         self._binary = True
 
     def add(self, task: int, reward: float) -> None:
         """Count one more rollout of `task`."""
-        count, total = self._counts[task], self._sums[task]
+        if self.scored == 0:
+            self._first = reward
+        # Relative to the first reward: no difference of two large sums.
+        value = reward - self._first
+        count = self._counts[task]
+        total = self._sums[task]
         self._counts.add(task, 1)
-        self._sums.add(task, reward)
+        self._sums.add(task, value)
         self.scored += 1
+        self._tasks += count == 0
         self._binary = self._binary and reward in (0.0, 1.0)
-        new = (total + reward) / (count + 1)
-        before = self._mean
-        # Welford's updates, for a value that joins and for one that takes the place of another: no difference of two
-        # large sums.
-        if count == 0:
-            self._tasks += 1
-            self._mean += (new - before) / self._tasks
-            self._squares += (new - before) * (new - self._mean)
-        else:
-            old = total / count
-            self._mean += (new - old) / self._tasks
-            self._squares += (new - old) * (new - self._mean + old - before)
+        self._total += value
+        self._sum_squares += value * (2 * total + value)
+        self._products += total + value * (count + 1)
+        self._count_squares += 2 * count + 1
 
     def interval(self) -> Interval:
         """Return the mean and its 95 % interval; at least one rollout was counted."""
-        return compute_interval_of_moments(self._tasks, self._mean, max(self._squares, 0.0), binary=self._binary)
+        mean = self._total / self.scored
+        squares = self._sum_squares - 2 * mean * self._products + mean * mean * self._count_squares
+        squares *= (self._tasks / self.scored) ** 2
+        estimate = self._first + mean
+        return compute_interval_of_moments(self._tasks, estimate, max(squares, 0.0), binary=self._binary)
 
 
 @dataclass

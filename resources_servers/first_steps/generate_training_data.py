@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the tasks of `gym demo --train`: always the same ones, to train on and to be held out.
+"""Write the tasks of `gym demo --train`: always the same ones, to train on, to tune settings on, and to test with.
 
-Two words are to be swapped. No word of a held-out task occurs in a task for training, so that nobody can have learnt
-its answer by heart. One example before each question shows the form of the answer.
+Two words are to be swapped. The three sets have no word in common, so that nobody can have learnt an answer by heart.
+One example before each question shows the form of the answer.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SEED = 0
-TRAINING_ROWS, HELD_OUT_ROWS = 160, 64
+TRAINING_ROWS, HELD_OUT_ROWS, TEST_ROWS = 160, 64, 64
 INSTRUCTIONS = "Answer with the answer alone."
 EXAMPLE = ("Swap: sun tree", "tree sun")
 CATEGORY = "swapping"
@@ -29,6 +29,12 @@ galaxy honey hunter insect jungle kettle lantern leather lion magnet marble melo
 palace paper pirate pocket potato rainbow ribbon sailor shadow spring sugar thunder ticket tomato tunnel uncle
 whale window zebra
 """
+TEST_WORDS = """
+acorn arrow bacon barrel beacon blanket blossom branch bucket cabin cactus canoe carrot cellar cherry cradle
+curtain daisy diamond dolphin drawer ember fiddle fountain glove goblet harbor helmet hollow ivory jewel kitten
+lobster locket mango mitten napkin nephew oyster parrot pebble pigeon pumpkin puzzle raven saddle salmon scarf
+shovel sparrow statue temple trumpet tulip umbrella walnut wagon whistle
+"""
 
 
 def training_rows() -> list[dict[str, Any]]:
@@ -37,8 +43,13 @@ def training_rows() -> list[dict[str, Any]]:
 
 
 def held_out_rows() -> list[dict[str, Any]]:
-    """Return the tasks by which learning is measured."""
+    """Return the tasks that the number of steps and the learning rate were tuned on."""
     return _draw(HELD_OUT_WORDS, HELD_OUT_ROWS, random.Random(f"held out {SEED}"))
+
+
+def test_rows() -> list[dict[str, Any]]:
+    """Return the tasks by which learning is measured; nothing may be tuned on them."""
+    return _draw(TEST_WORDS, TEST_ROWS, random.Random(f"test {SEED}"))
 
 
 def _draw(words: str, count: int, draw: random.Random) -> list[dict[str, Any]]:
@@ -65,9 +76,10 @@ def _row(first: str, second: str) -> dict[str, Any]:
 
 
 def write(folder: Path = HERE / "data") -> None:
-    """Write both files into `folder`."""
-    for name, rows in (("swapping_training", training_rows()), ("swapping_held_out", held_out_rows())):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    """Write the three files into `folder`."""
+    sets = {"training": training_rows(), "held_out": held_out_rows(), "test": test_rows()}
+    for name, rows in sets.items():
+        (folder / f"swapping_{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 if __name__ == "__main__":

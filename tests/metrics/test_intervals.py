@@ -55,11 +55,28 @@ def test_an_interval_computed_by_hand():
 
 def test_shares_stay_between_nothing_and_all():
     interval = compute_interval([0.0, 0.0, 0.0, 1.0, 1.0], 100.0, binary=True)
-    assert interval.as_json()["ci95"] == [0.0, 100.0]
+    # t(4) = 2.7764; with two more tasks of the largest spread the variance is (1.2 + 2 · 0.24306) / 6 = 0.28102,
+    # so that t² · variance / 5 = 0.43325, the middle (0.4 · 0.24 + 0.21662) / 0.67325 and the reach 0.26811 / 0.67325.
+    assert interval.as_json()["ci95"] == pytest.approx([6.61, 86.26], abs=0.01)
+
+
+def test_the_pass_rates_of_few_tasks_do_not_pass_for_those_of_all():
+    interval = compute_interval([0.5] * 5, binary=True)
+    assert interval.low < 0.3
+    assert interval.high > 0.7
+
+
+@given(floats(-1e6, 1e6).filter(lambda value: value not in (0, 1)), integers(2, 50))
+@settings(max_examples=30, deadline=None)
+def test_equal_rewards_that_are_not_pass_or_fail_have_no_interval(value, n):
+    interval = compute_interval([value] * n)
+    assert (interval.low, interval.high, interval.no_interval) == (None, None, "no spread seen")
+    assert interval.as_json()["no_interval"] == "no spread seen"
 
 
 def test_a_single_task_has_no_interval():
-    assert compute_interval([0.3]).as_json() == {"estimate": 0.3, "ci95": None, "stderr": None, "n_tasks": 1}
+    entry = {"estimate": 0.3, "ci95": None, "stderr": None, "n_tasks": 1, "no_interval": "one task"}
+    assert compute_interval([0.3]).as_json() == entry
 
 
 def test_five_of_five_is_no_proof_of_always():
@@ -72,7 +89,7 @@ def test_five_of_five_is_no_proof_of_always():
 @settings(max_examples=50, deadline=None)
 def test_an_interval_contains_its_estimate(values):
     interval = compute_interval(values)
-    assert interval.low <= interval.estimate <= interval.high
+    assert interval.no_interval or interval.low <= interval.estimate <= interval.high
 
 
 @given(lists(floats(0, 1), min_size=2, max_size=50))

@@ -39,16 +39,15 @@ def test_metrics_and_intervals_are_those_of_the_aggregate(of_run, tmp_path, rewa
     [expected] = aggregate_files([tmp_path / "r.jsonl"])
     assert agent.metrics
     for metric in agent.metrics:
-        assert metric.value == pytest.approx(
-            expected.agent_metrics[metric.name]
-            if metric.name != "mean/reward"
-            else expected.confidence["mean/reward"]["estimate"]
-        )
+        assert metric.value == pytest.approx(expected.agent_metrics[metric.name])
         if interval := expected.confidence.get(metric.name):
             assert [metric.low, metric.high] == pytest.approx(interval["ci95"] or [None, None])
+            assert (metric.n_tasks, metric.n_tasks_left_out) == (interval["n_tasks"], interval["n_tasks_left_out"])
+            assert metric.n_scored == interval["n_scored"]
     names = [metric.name for metric in agent.metrics]
     k = max(map(len, rewards))
-    assert names == ["mean/reward", f"pass@{k}/accuracy", f"pass@1[avg-of-{k}]/accuracy", "mean/overlap"]
+    score = "accuracy" if agent.is_binary else "reward"
+    assert names == ["mean/reward", f"pass@{k}/{score}", f"pass@1[avg-of-{k}]/{score}", "mean/overlap"]
 
 
 def test_a_run_in_numbers(of_run):

@@ -49,18 +49,22 @@ def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_pat
 
 
 def test_intervals_are_clustered_by_task_and_say_of_how_many_rollouts(run):
-    # Task means 0.5, 1, 0: mean 0.5, standard error sqrt(0.25 / 3), t(2) = 4.3027, kept within 0 and 1.
+    # Task means 0.5, 1, 0: mean 0.5, standard error sqrt(0.25 / 3), t(2) = 4.3027, and Wilson's bounds.
     rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0, None]])
     [aggregate] = aggregate_files([rollouts], requested=Requested.count_beside([rollouts]))
-    assert aggregate.confidence["mean/reward"] == {
+    # Over rollouts, three of five: a task weighs as much as it has rollouts.
+    assert aggregate.confidence["mean/reward"]["estimate"] == aggregate.agent_metrics["mean/reward"] == 0.6
+    assert aggregate.confidence["mean_over_tasks/reward"] == {
         "estimate": 0.5,
-        "ci95": [0.0, 1.0],
+        "ci95": pytest.approx([0.0362, 0.9638], abs=1e-4),
         "stderr": pytest.approx(0.288675, abs=1e-6),
         "n_tasks": 3,
+        "n_tasks_left_out": 0,
         "n_scored": 5,
         "n_requested": 6,
     }
-    assert aggregate.confidence["pass@2/accuracy"]["n_tasks"] == 2
+    passes = aggregate.confidence["pass@2/accuracy"]
+    assert (passes["n_tasks"], passes["n_tasks_left_out"], passes["n_scored"]) == (2, 1, 4)
     assert aggregate.confidence["pass@1[avg-of-2]/accuracy"]["estimate"] == 75.0
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparing runs task by task."""
 
+import random
 from itertools import product
 
 import orjson
@@ -9,15 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import integers, lists, tuples
 
 from nemo_gym._metrics import comparison as module
-from nemo_gym._metrics.comparison import RunRewards, compute_bootstrap_interval, compute_mcnemar_p
+from nemo_gym._metrics.comparison import RunRewards, compute_mcnemar_p
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.compare import compare, make_comparison_table
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch):
-    """Draw fewer samples: no test is about how fine the interval is."""
-    monkeypatch.setattr(module, "_RESAMPLES", 2000)
+from nemo_gym._results.compare import compare, explain_tests, make_comparison_table
 
 
 def by_brute_force(only_first, only_second):
@@ -46,7 +41,8 @@ def test_runs_are_paired_by_task(run):
     # Differences 0, 1, 1, 0: standard error sqrt(1/3 / 4); t(3) at 97.5 % and 80 % are 3.1824 and 0.9785.
     assert one.stderr == pytest.approx(0.288675, abs=1e-6)
     assert one.minimum_detectable_effect == pytest.approx((3.182446 + 0.978472) * 0.288675, abs=1e-5)
-    assert one.ci95 == (0.0, 1.0)
+    # Two more tasks that differ by chance: mean 2/6, sum of squares 3 - 6/9.
+    assert one.ci95 == pytest.approx((1 / 3 - 3.182446 * 0.254588, 1.0), abs=1e-5)
     assert (one.mcnemar.only_baseline_passed, one.mcnemar.only_run_passed, one.mcnemar.p_value) == (0, 2, 0.5)
 
 
@@ -102,6 +98,35 @@ def test_pass_or_fail_needs_a_threshold_where_rewards_are_finer(run):
     assert (mcnemar.only_baseline_passed, mcnemar.only_run_passed, mcnemar.pass_threshold) == (0, 1, 0.5)
 
 
+def test_more_rollouts_in_one_run_are_not_taken_for_better_ones():
+    # Every rollout of both runs passes with the same chance of a half; one run has two of each task.
+    draw = random.Random(0)
+    false_alarms = 0
+    for _ in range(200):
+        one = RunRewards("one", {t: [draw.randint(0, 1)] for t in range(100)}, {}, None)
+        two = RunRewards("two", {t: [draw.randint(0, 1), draw.randint(0, 1)] for t in range(100)}, {}, None)
+        false_alarms += module.compare_rewards(one, two).p_value < 0.05
+    assert false_alarms <= 18  # 10 are expected; more than 18 happen once in 200 times
+
+
+def test_unequal_repeats_are_tested_by_their_means_and_the_table_says_why(run):
+    a, b = run("a.jsonl", [[1.0], [0.0], [0.0]]), run("b.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0]])
+    compared = compare([a, b])
+    [one] = compared.comparisons
+    assert (one.mcnemar, one.test) == (None, "paired_t")
+    # Differences -0.5, 1, 0: mean 1/6, standard error sqrt(7/12 / 3), t = 0.378 with 2 degrees of freedom.
+    assert one.p_value == pytest.approx(0.7418, abs=1e-4)
+    assert make_comparison_table(compared)[2][6] == "0.742 (paired t)"
+    [reason] = explain_tests(compared)
+    assert reason.endswith("because the runs have different numbers of rollouts of 2 of 3 tasks")
+
+
+@pytest.mark.parametrize(("rewards", "p"), [([[0.0, 0.0]] * 4, 1.0), ([[1.0, 1.0]] * 4, 0.125)])
+def test_differences_without_spread_have_the_p_of_a_sign_test(run, rewards, p):
+    a, b = run("a.jsonl", [[0.0]] * 4), run("b.jsonl", rewards)
+    assert compare([a, b]).comparisons[0].p_value == p
+
+
 def test_every_run_is_compared_with_the_first(run):
     paths = [run(f"{name}.jsonl", [[reward], [0.0]]) for name, reward in (("a", 0.0), ("b", 1.0), ("c", 0.0))]
     compared = compare(paths)
@@ -112,22 +137,20 @@ def test_every_run_is_compared_with_the_first(run):
     assert orjson.loads(orjson.dumps(compared.as_json()))["schema"] == 1
 
 
-def test_the_bootstrap_repeats_itself_and_agrees_with_the_normal_distribution():
-    differences = [((7 * i) % 11 - 5) / 5 for i in range(300)]
-    low, high = compute_bootstrap_interval(differences)
-    assert (low, high) == compute_bootstrap_interval(differences)
-    mean = sum(differences) / 300
-    reach = 1.96 * (sum((value - mean) ** 2 for value in differences) / 299 / 300) ** 0.5
-    assert low == pytest.approx(mean - reach, abs=0.15 * reach)
-    assert high == pytest.approx(mean + reach, abs=0.15 * reach)
-
-
-def test_many_tasks_are_not_resampled(run, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_RESAMPLED", 3)
-    a, b = run("a.jsonl", [[0.0]] * 4), run("b.jsonl", [[1.0], [0.0]] * 2)
+def test_the_difference_of_graded_rewards_has_students_interval(run):
+    a, b = run("a.jsonl", [[0.0]] * 4), run("b.jsonl", [[0.5], [0.0]] * 2)
     [one] = compare([a, b]).comparisons
     assert one.ci95_method == "t"
-    assert one.ci95 == pytest.approx((0.5 - 3.182446 * 0.288675, 0.5 + 3.182446 * 0.288675), abs=1e-5)
+    assert one.ci95 == pytest.approx((0.25 - 3.182446 * 0.144338, 0.25 + 3.182446 * 0.144338), abs=1e-5)
+
+
+def test_equal_outcomes_do_not_prove_that_runs_are_equal(run):
+    a = run("a.jsonl", [[1.0]] * 10)
+    low, high = compare([a, a]).comparisons[0].ci95
+    assert low == -high
+    assert high > 0.1
+    graded = run("g.jsonl", [[0.3]] * 10)
+    assert compare([graded, graded]).comparisons[0].ci95 is None
 
 
 @given(lists(tuples(integers(0, 1), integers(0, 1)), min_size=2, max_size=20))

@@ -46,16 +46,21 @@ def require_equal(shown, per_task, scale, *, binary):
     exact = exact_bounds(per_task) if binary else None
     if exact:
         assert shown["ci95"] == pytest.approx([scale * bound for bound in exact])
-    elif error is None:
+    elif error is None or (error < 1e-9 and not binary):
         assert shown["ci95"] is None
+        assert shown["no_interval"] == ("one task" if n == 1 else "no spread seen")
     else:
-        for bound, side, limit in zip(shown["ci95"], (-1, 1), (0.0, scale), strict=True):
-            if binary and bound == limit:
-                assert share_within(abs(limit / scale - estimate) / error, n - 1) <= 0.95 + 1e-6
-            elif error:
-                assert share_within(side * (bound / scale - estimate) / error, n - 1) == pytest.approx(0.95, abs=1e-6)
+        for bound, side in zip(shown["ci95"], (-1, 1), strict=True):
+            distance = side * (bound / scale - estimate)
+            if binary:
+                # Wilson's: a bound is a mean from which the estimate is as far as chance allows.
+                middle = (n * estimate + 0.5) / (n + 1)
+                variance = (error**2 * n * (n - 1) + 2 * middle * (1 - middle)) / (n + 1)
+                outcomes = estimate * (1 - estimate) / (variance / n)
+                error_there = math.sqrt(bound / scale * (1 - bound / scale) / outcomes)
+                assert share_within(distance / error_there, n - 1) == pytest.approx(0.95, abs=1e-6)
             else:
-                assert bound == pytest.approx(scale * estimate)
+                assert share_within(distance / error, n - 1) == pytest.approx(0.95, abs=1e-6)
 
 
 RUNS = lists(sampled_from([0.0, 1.0]), min_size=1, max_size=4)
@@ -74,22 +79,28 @@ def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
     [aggregate] = aggregate_rollouts([AgentRollouts("a", runs)], requested=requested)
     binary = all(reward in (0, 1) for task in tasks for reward in task)
     confidence = aggregate.confidence
-    require_equal(confidence["mean/reward"], [fmean(task) for task in tasks], 1.0, binary=binary)
+    require_equal(confidence["mean_over_tasks/reward"], [fmean(task) for task in tasks], 1.0, binary=binary)
+    assert confidence["mean/reward"]["estimate"] == pytest.approx(aggregate.agent_metrics["mean/reward"])
+    if len({*map(len, tasks)}) == 1:
+        assert confidence["mean/reward"]["ci95"] == confidence["mean_over_tasks/reward"]["ci95"]
     most = max(map(len, tasks))
+    score, scale = ("accuracy", 100.0) if binary else ("reward", 1.0)
     for k in range(1, most + 1):
         long_enough = [task for task in tasks if len(task) >= k]
         passes = [pass_at(k, task) for task in long_enough]
-        require_equal(confidence[f"pass@{k}/accuracy"], passes, 100.0, binary=binary)
+        require_equal(confidence[f"pass@{k}/{score}"], passes, scale, binary=binary)
         averages = [fmean(task[:k]) for task in long_enough]
-        require_equal(confidence[f"pass@1[avg-of-{k}]/accuracy"], averages, 100.0, binary=binary)
-    assert len(confidence) == 1 + 2 * most
+        require_equal(confidence[f"pass@1[avg-of-{k}]/{score}"], averages, scale, binary=binary)
+    assert len(confidence) == 2 + 2 * most
 
     _, *rows = make_metric_table([aggregate])
-    names = ["mean/reward", f"pass@{most}/accuracy", f"pass@1[avg-of-{most}]/accuracy"]
+    names = ["mean/reward", f"pass@{most}/{score}", f"pass@1[avg-of-{most}]/{score}"]
     assert [row[:2] for row in rows] == [["a", name] for name in names]
-    for name, (_, _, value, bounds, scored) in zip(names, rows, strict=True):
-        assert scored == f"{len(runs)} of {len(runs) + 1}"
+    for name, (_, _, value, bounds, n_tasks, scored) in zip(names, rows, strict=True):
+        covered = [task for task in tasks if name == "mean/reward" or len(task) >= most]
+        assert n_tasks == f"{len(covered)} of {len(tasks)}"
+        assert scored == f"{sum(map(len, covered))} of {len(runs) + 1}"
         assert float(value) == pytest.approx(confidence[name]["estimate"], rel=1e-3)
-        shown = [float(bound) for bound in bounds.split(" … ")] if bounds else None
+        shown = [float(bound) for bound in bounds.split(" … ")] if " … " in bounds else None
         expected = confidence[name]["ci95"]
         assert shown == (None if expected is None else pytest.approx(expected, rel=1e-3))

@@ -74,6 +74,7 @@ def make_verl_schema() -> Any:
         **dict.fromkeys(("group_size", "group_scored", "group_failed"), number),
         **dict.fromkeys(("cut_off", "drift"), text),
         **dict.fromkeys(("policy_version_start", "policy_version_end", "branch", "branches"), number),
+        "weight": pa.float64(),
     }
     return pa.schema(
         {

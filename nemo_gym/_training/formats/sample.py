@@ -34,7 +34,7 @@ class Sample:
         """Return which rollout this is, its group if known, and what a trainer should know about it."""
         rollout = self.rollout
         start, end = rollout.policy_versions
-        facts = {
+        facts: dict[str, Any] = {
             "task_index": rollout.task_index,
             "rollout_index": rollout.rollout_index,
             "agent": rollout.agent,
@@ -52,6 +52,8 @@ class Sample:
             }
         if branch is not None:
             facts |= {"branch": branch, "branches": len(rollout.branches)}
+            # Its reward is that of every branch; weighted like this, a rollout counts once however often it forked.
+            facts["weight"] = 1 / sum(1 for _ in self.iter_branches())
         return facts
 
 

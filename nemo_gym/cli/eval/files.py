@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from nemo_gym._reports.task_ranking import rank_tasks
 from nemo_gym._results.aggregate import Requested, aggregate_rollouts, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
-from nemo_gym._results.compare import make_comparison_table
+from nemo_gym._results.compare import explain_tests, make_comparison_table
 from nemo_gym._results.merge import merge_shards, warn_of_shards
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs, read_rollouts
@@ -139,4 +139,6 @@ def compare(overrides: list[str]) -> int:
         render.json_data(compared.as_json())
     else:
         render.table(make_comparison_table(compared))
+        for reason in explain_tests(compared):
+            render.note(reason)
     return 0

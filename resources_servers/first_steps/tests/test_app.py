@@ -100,14 +100,17 @@ def test_rows_are_valid_different_and_fairly_mixed():
         assert not set(shown) & {row["responses_create_params"]["input"][-1]["content"]}, "an example gives it away"
 
 
-def test_held_out_tasks_share_no_word_with_those_for_training():
-    training, held_out = generate_training_data.training_rows(), generate_training_data.held_out_rows()
-    seen, unseen = ({word for row in rows for word in row["answers"][0].split()} for rows in (training, held_out))
-    assert not seen & unseen
-    assert not (seen | unseen) & {"sun", "tree"}
-    for rows in (training, held_out):
+def test_the_sets_to_train_tune_and_test_with_share_no_word():
+    sets = [
+        generate_training_data.training_rows(),
+        generate_training_data.held_out_rows(),
+        generate_training_data.test_rows(),
+    ]
+    words = [{word for row in rows for word in row["answers"][0].split()} for rows in sets]
+    assert len(set().union(*words, {"sun", "tree"})) == sum(map(len, words)) + 2
+    for rows in sets:
         assert len({row["answers"][0] for row in rows}) == len(rows)
-    for row in (training[0], held_out[-1]):
+    for row in (sets[0][0], sets[1][-1], sets[2][-1]):
         first, second = row["responses_create_params"]["input"][-1]["content"].removeprefix("Swap: ").split()
         assert row["answers"] == [f"{second} {first}"]
         NeMoGymResponseCreateParamsNonStreaming.model_validate(row["responses_create_params"])
@@ -117,4 +120,4 @@ def test_the_files_for_training_are_what_the_script_writes(tmp_path):
     generate_training_data.write(tmp_path)
     written = {file.name: file.read_text() for file in tmp_path.iterdir()}
     assert written == {name: (generate_training_data.HERE / "data" / name).read_text() for name in written}
-    assert set(written) == {"swapping_training.jsonl", "swapping_held_out.jsonl"}
+    assert set(written) == {"swapping_training.jsonl", "swapping_held_out.jsonl", "swapping_test.jsonl"}

@@ -164,6 +164,25 @@ def test_steps_of_skyrl_end_with_the_branch_that_has_the_answer():
     assert {one["instance_id"] for one in record["trajectory_ids"]} == {"player/0"}
 
 
+WEIGHTS = {
+    "trl": lambda record: [record["weight"]],
+    "openrlhf": lambda record: [record["weight"]],
+    "nemo-rl": lambda record: [record["_ng_export"]["weight"]],
+    "verl": lambda record: [record["extra_fields"]["weight"]],
+    "art": lambda record: [one["metadata"]["weight"] for one in record["trajectories"]],
+    "skyrl": lambda record: [one["weight"] for one in record["env_metrics"]],
+    "atropos": lambda record: [one["weight"] for one in record["overrides"]],
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_the_records_of_a_forked_rollout_weigh_as_much_as_one_rollout(name):
+    forked = [weight for record in build(name, make_row(history=[1, 2, 99])) for weight in WEIGHTS[name](record)]
+    assert forked == [0.5, 0.5]
+    whole = [weight for record in build(name, make_row()) for weight in WEIGHTS[name](record)]
+    assert whole == [1.0]
+
+
 def test_failures_are_exceptions_of_the_group_and_never_trajectories():
     [record] = build("art", make_row(), failures=[make_failure()])
     assert len(record["trajectories"]) == 1
