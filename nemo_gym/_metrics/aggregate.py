@@ -34,7 +34,7 @@ from nemo_gym._metrics.rollouts import (
     read_key,
 )
 from nemo_gym._util.garbage import pause_collections
-from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
 
 MEAN_REWARD = "mean/reward"
 TASK_MEAN_REWARD = "mean_over_tasks/reward"
@@ -144,8 +144,9 @@ def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> di
 def _describe(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
     measured = measure(verify_responses)
     agent = describe_rollouts(measured)
+    ref = next((one[AGENT_REF_KEY_NAME] for one in verify_responses if AGENT_REF_KEY_NAME in one), {"name": "agent"})
     return agent, [
-        make_entry(task, of_task, count_expected(of_task), {TASK_INDEX_KEY_NAME: task})
+        make_entry(task, of_task, count_expected(of_task), {AGENT_REF_KEY_NAME: ref})
         for task, of_task in group_by_task(measured)
     ]
 

@@ -24,7 +24,7 @@ from nemo_gym._results.rows import AgentRollouts, Incidents, format_scored, read
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 
 Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
@@ -175,9 +175,10 @@ def _encode_tasks(
     if theirs is not None:
         yield from (orjson.dumps(entry, option=_OPTIONS) for entry in theirs)
         return
+    sample = {AGENT_REF_KEY_NAME: {"name": agent.agent or "agent"}}
     for task, rollouts in group_by_task(agent.rollouts):
         expected = count_expected(rollouts, requested.tasks.get(task, 0))
-        yield orjson.dumps(make_entry(task, rollouts, expected, {TASK_INDEX_KEY_NAME: task}))
+        yield orjson.dumps(make_entry(task, rollouts, expected, sample))
 
 
 # --- the table of metrics, as the terminal, the viewer and its export show it -----------------------------------------
