@@ -25,6 +25,12 @@ def test_all_rollouts_together_and_every_task_apart():
     assert found.key == {"mean/reward": pytest.approx(2 / 3)}
 
 
+@pytest.mark.parametrize(("fields", "name"), [({"agent_ref": {"name": "mine"}}, "mine"), ({}, "agent")])
+def test_the_sample_of_a_task_names_its_agent(fields, name):
+    (entry,) = aggregate([response(0, 0, 1.0, **fields)]).tasks
+    assert entry["sample"] == {"agent_ref": {"name": name}}
+
+
 def test_histograms_stay_out():
     found = aggregate([response(0, 0, 1.0)])
     assert not [name for name in (*found.agent, *found.tasks[0]) if name.startswith("histogram/")]
