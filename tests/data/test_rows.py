@@ -40,7 +40,6 @@ def test_messages_of_every_role_are_good(role):
         ({}, "missing (responses_create_params)"),
         ({"responses_create_params": "hi"}, "not an object (responses_create_params)"),
         (asks(), "Field required (responses_create_params.input)"),
-        (asks(input=5), "Input should be a valid list (responses_create_params.input)"),
         (asks(input="x", top_k=3), "Extra inputs are not permitted (responses_create_params.top_k)"),
         (asks(input="x", stream=True), "Input should be False (responses_create_params.stream)"),
         (
@@ -61,6 +60,12 @@ def test_a_bad_row_is_told_by_reason_and_field(row, reason):
 
 def test_all_that_is_wrong_with_a_row_is_told():
     assert len(reasons_of(asks(input="x", temperature="hot", seed=1))) == 2
+
+
+def test_an_input_that_is_neither_text_nor_list_is_told_as_both():
+    first, second = reasons_of(asks(input=5), checker())
+    assert "valid string" in first
+    assert "valid list" in second
 
 
 def test_settings_known_as_bad_stay_bad():

@@ -43,6 +43,7 @@ MODELS = {
         "--model-type",
         "replay_model",
         "++policy_model.responses_api_models.replay_model.replies=[It is \\\\boxed\\{7\\}\\, I think.]",
+        "++equivalence_llm_judge.resources_servers.equivalence_llm_judge.judge_not_equal_label=think",
     ],
 }
 
@@ -63,8 +64,11 @@ def test_a_model_plays_examples_of_every_environment(tmp_path, model, rows_each,
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     servers = [word for name in ENVIRONMENTS for word in ("--resources-server", name)]
     where = ["--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "r.jsonl")]
+    # The model judges its own answers, and the real one is too small to say a label.
+    unjudged = rows_each if model == "real" else 0
+    limits = ["--timeout", "800", "--allow-failures", str(unjudged)]
     done = subprocess.run(
-        [*GYM, "eval", "run", *servers, *MODELS[model], *where, _ONE_SANDBOX, "--timeout", "800", "--json", "--quiet"],
+        [*GYM, "eval", "run", *servers, *MODELS[model], *where, _ONE_SANDBOX, *limits, "--json", "--quiet"],
         cwd=PARENT_DIR,
         capture_output=True,
         text=True,
@@ -73,9 +77,13 @@ def test_a_model_plays_examples_of_every_environment(tmp_path, model, rows_each,
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)["counts"]
-    assert counts["scored"] == counts["requested"] == rows_each * len(ENVIRONMENTS)
+    assert counts["requested"] == rows_each * len(ENVIRONMENTS)
+    assert counts["requested"] - unjudged <= counts["scored"] <= counts["requested"]
     rows = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
-    assert Counter(row["agent_ref"]["name"] for row in rows) == {agent_of(name): rows_each for name in ENVIRONMENTS}
+    played = Counter(row["agent_ref"]["name"] for row in rows)
+    del played[agent_of("equivalence_llm_judge")]
+    judged_by_rule = set(ENVIRONMENTS) - {"equivalence_llm_judge"}
+    assert played == {agent_of(name): rows_each for name in judged_by_rule}
     assert all(row["response"]["output"] for row in rows)
     assert all(-1 <= row["reward"] <= 3 for row in rows)
 

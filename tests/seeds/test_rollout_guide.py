@@ -255,4 +255,4 @@ def test_an_example_generates_training_data(tmp_path):
     assert once == again != other
     rows = [json.loads(line) for line in once.splitlines()]
     assert len(rows) == 5
-    assert all(row.keys() == ROW.keys() and len(row["ground_truth"]) >= 2 for row in rows)
+    assert all(row.keys() == {*ROW, "world"} and len(row["ground_truth"]) >= 2 for row in rows)

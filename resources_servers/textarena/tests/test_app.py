@@ -78,7 +78,8 @@ async def test_turns_of_the_opponent_are_no_steps_of_the_model():
 async def test_an_opponent_that_cannot_be_asked_is_a_failure_and_never_a_win():
     response, text = await play_echo(["1"], scripted_model())
     assert response.status == 500
-    assert "/v1/responses" in text
+    assert "its script is shorter" in text
+    assert "/v1/responses" in json.loads(response.headers["x-nemo-gym-failure"])["boundary"]
 
 
 async def test_a_row_that_wants_a_model_needs_one_in_the_config():
