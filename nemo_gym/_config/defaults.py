@@ -34,6 +34,7 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "port_range_high": (int, "a port number"),
     "allow_openai_version_skew": (bool, "true or false"),
     "access_token": (str, "text, in quotes"),
+    "allow_other_users": (bool, "true or false"),
     "allowed_hosts": (list, "a list of host names"),
     "secret_keys": (list, "a list of keys"),
     "head_server": (dict, "a mapping with `host` and `port`"),

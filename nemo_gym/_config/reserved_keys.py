@@ -54,6 +54,7 @@ RESERVED_TOP_LEVEL_KEYS = frozenset(
         INHERIT_FROM_KEY_NAME,
         "access_token",
         ALLOW_OPENAI_VERSION_SKEW_KEY_NAME,
+        "allow_other_users",
         "allowed_hosts",
         CACHE_DIR_KEY_NAME,
         COMPONENT_NAME_KEY_NAME,

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym._transport.failures import convert_exit
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
+from nemo_gym._util.json_values import UnusableValue, load_json
 
 _OTHER_INJECTIONS = (
     "websocket_param_name",
@@ -191,9 +192,11 @@ class _Request(Request):
 
     async def json(self) -> Any:
         try:
-            value = await super().json()
+            value = load_json(await self.body())
         except RecursionError as error:
             raise build_depth_error() from error
+        except UnusableValue as error:
+            raise _build_value_error(error) from error
         if is_too_deep(await self.body(), value):
             raise build_depth_error()
         return value
@@ -305,9 +308,11 @@ def parse_json(raw: bytes) -> Any:
         if str(error).startswith("recursion limit"):
             raise build_depth_error() from error
         try:
-            return json.loads(raw)
+            return load_json(raw)
         except RecursionError as deep:
             raise build_depth_error() from deep
+        except UnusableValue as unusable:
+            raise _build_value_error(unusable) from unusable
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
@@ -319,6 +324,10 @@ def build_depth_error() -> RequestValidationError:
     """Return the error for a request body whose JSON is nested too deeply to be handled."""
     said = f"The JSON is nested more than {MAX_DEPTH} levels deep, which no part of NeMo Gym handles; flatten it"
     return RequestValidationError([{"type": "json_too_deep", "loc": ("body",), "msg": said, "input": None}])
+
+
+def _build_value_error(error: UnusableValue) -> RequestValidationError:
+    return RequestValidationError([{"type": "json_value", "loc": ("body",), "msg": str(error), "input": None}])
 
 
 def serialize_reply(plan: HandlerPlan, result: Any) -> bytes:

@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
+from nemo_gym._util.json_values import load_json
 
 SESSION_TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
 METADATA_KEY = "mcp"
@@ -162,7 +163,7 @@ def parse_json(raw: bytes) -> Any:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(raw)
+            return load_json(raw)
         except RecursionError as error:
             raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from error
     if is_too_deep(raw, value):

@@ -36,8 +36,8 @@ _ABSENT = object()
 # of the files is compared itself.
 _INCIDENTAL_SETTINGS = frozenset(
     {
-        "access_token", "allow_failures", "allow_openai_version_skew", "allowed_hosts", "cache_dir",
-        "config_paths", "default_host", "default_placement",
+        "access_token", "allow_failures", "allow_openai_version_skew", "allow_other_users", "allowed_hosts",
+        "cache_dir", "config_paths", "default_host", "default_placement",
         "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server",
         "head_server_deps", "hf_token", "input_jsonl_fpath", "json", "max_failure_rate",
         "max_model_reply_bytes", "max_server_reply_bytes", "model_call_capture_dir",

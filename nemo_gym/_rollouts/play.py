@@ -19,6 +19,7 @@ import aiohttp
 import orjson
 
 from nemo_gym._rollouts.incidents import copy_incidents
+from nemo_gym._rollouts.own_cancellation import await_without_own_cancellation
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, quote_body
@@ -170,7 +171,7 @@ class Player:
         try:
             if self._witness is not None:
                 await self._witness.begin(row)
-            reply = await self._post(row[AGENT_REF_KEY_NAME]["name"], row)
+            reply = await await_without_own_cancellation(self._post(row[AGENT_REF_KEY_NAME]["name"], row))
             body = await reply.read()
         except BaseException as raised:
             return _Ending(_explain_error(convert_exit(raised), boundary))

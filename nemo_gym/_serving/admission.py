@@ -35,13 +35,20 @@ class AccessRules:
     """Names besides a server's own: it may be called by them, and from their pages. `*` stands for every name."""
     token: str | None = field(default=None, repr=False)
     """What every request has to carry, if anything."""
+    allow_other_users: bool = False
+    """Whether servers on loopback answer other users of this machine too."""
 
     @classmethod
     def from_config(cls, config: Mapping[Any, Any]) -> "AccessRules":
-        """Read the keys `allowed_hosts` and `access_token` of a global config."""
+        """Read the keys `allowed_hosts`, `access_token` and `allow_other_users` of a global config."""
         hosts = config.get("allowed_hosts") or ()
         names = (hosts,) if isinstance(hosts, str) else hosts
-        return cls(tuple(str(name).lower() for name in names), config.get("access_token"))
+        allow_other_users = bool(config.get("allow_other_users"))
+        return cls(tuple(str(name).lower() for name in names), config.get("access_token"), allow_other_users)
+
+    def asks_for_user(self, host: str) -> bool:
+        """Whether it matters to a server that listens at `host` which user of this machine calls."""
+        return is_loopback(host) and not self.allow_other_users
 
 
 OWN_NAMES_ONLY = AccessRules()
@@ -55,6 +62,7 @@ class Admission:
         self.app = app
         self._rules = rules
         self._is_local = is_loopback(host)
+        self.asks_for_user = rules.asks_for_user(host)
         self._own_names = {"localhost", host.lower(), *rules.allowed_hosts}
         self._accepts_any_name = "*" in rules.allowed_hosts
         self._known_hosts = set[bytes]()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nemo_gym._transport.failures import describe_error_with_place
+from nemo_gym.errors import HandlerExit
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,9 +28,7 @@ def run_beside_servers(
     SystemExit and KeyboardInterrupt of any other task stop an event loop. Here they are logged, and the loop goes on:
     whoever waits for that task gets the exception.
     """
-    import uvloop
-
-    with asyncio.Runner(loop_factory=loop_factory or uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory or make_shared_loop) as runner:
         task = runner.get_loop().create_task(main)
         while not task.done():
             try:
@@ -43,6 +42,19 @@ def run_beside_servers(
                     describe_error_with_place(raised),
                 )
         return task.result()
+
+
+def make_shared_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop that no task can stop: a task that tries gets an error, and everything else goes on."""
+    import uvloop
+
+    class SharedLoop(uvloop.Loop):
+        def stop(self) -> None:
+            if asyncio.current_task(self) is not None:
+                raise HandlerExit("loop.stop()")
+            super().stop()
+
+    return SharedLoop()
 
 
 async def _wait_for(task: asyncio.Task[Any]) -> None:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from nemo_gym._serving.admission import AccessRules, Admission
 from nemo_gym._serving.binding import BACKLOG, prepare_to_listen
+from nemo_gym._serving.peer_user import refuse_other_user
 
 KEEP_ALIVE_S = 30
 MAX_HEAD_BYTES = 64 * 2**10
@@ -39,7 +40,7 @@ def uvicorn_server(
         host=host,
         port=port,
         loop="uvloop",
-        http=BoundedHeadProtocol,
+        http=choose_protocol(host, access),
         ws="none",
         lifespan="auto",
         access_log=False,
@@ -50,6 +51,11 @@ def uvicorn_server(
     )
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     return OwnedServer(config) if quiet_signals else AnnouncingServer(config)
+
+
+def choose_protocol(host: str, access: AccessRules) -> "type[BoundedHeadProtocol]":
+    """Return the protocol for connections to a server that listens at `host`."""
+    return OwnUserProtocol if access.asks_for_user(host) else BoundedHeadProtocol
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
@@ -217,3 +223,13 @@ class BoundedHeadProtocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
         return None
+
+
+class OwnUserProtocol(BoundedHeadProtocol):
+    """Answers 403 to whatever another user of this machine sends, and looks only when a connection is made."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        refusal = refuse_other_user(transport.get_extra_info("socket"))
+        if refusal is not None:
+            self.app = refusal

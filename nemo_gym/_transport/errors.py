@@ -96,6 +96,11 @@ class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args
 
+    @property
+    def has_unusable_value(self) -> bool:
+        """Whether it is JSON but for half of a surrogate pair, or a number that no float holds."""
+        return "surrogate" in self.reason or "number is infinity" in self.reason
+
     def __str__(self) -> str:
         return (
             f"{self.method} {self.url} answered {self.status} with {self.content_type or 'no content type'}, "

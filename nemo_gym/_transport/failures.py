@@ -6,6 +6,7 @@ whoever asked for the rollout learns the first cause and not the last symptom.
 """
 
 import asyncio
+import dis
 import json
 import traceback
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from nemo_gym._transport.errors import ReplyTooLarge, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.errors import InvalidServerReply, ReplyTooLarge, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import NOT_NOW_STATUSES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -124,7 +125,9 @@ def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) ->
         return Failure(kind, _find_url(error) or boundary, error.retryable, error.message, ends_rollout=True)
     if isinstance(error, ServerCallError) and (place := _find_url(error)):
         if _classify_url(place) == "model_endpoint":
-            return Failure("model_reply_invalid", place, True, str(error))  # another sample may be valid
+            # Another sample may be valid, unless what the endpoint writes is no JSON that can be read.
+            retryable = not (isinstance(error, InvalidServerReply) and error.has_unusable_value)
+            return Failure("model_reply_invalid", place, retryable, str(error))
         return Failure(_classify_url(place), place, False, str(error))
     refusal = _find_refusal(error, own_kind)
     kind = "model_endpoint" if refusal else own_kind
@@ -145,11 +148,21 @@ def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
         return raised
     task = asyncio.current_task()
     is_cancelled = isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
-    if is_cancelled or isinstance(raised, GeneratorExit):
+    if is_cancelled or (isinstance(raised, GeneratorExit) and not _was_raised_by_code(raised)):
         raise raised
     error = HandlerExit(repr(raised)).with_traceback(raised.__traceback__)
     error.__cause__ = raised
     return error
+
+
+def _was_raised_by_code(error: BaseException) -> bool:
+    """Return whether `error` comes from a `raise`, and not from closing a coroutine, where it appears at an `await`."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if innermost is None:
+        return False
+    return dis.opname[innermost.tb_frame.f_code.co_code[innermost.tb_lasti]] == "RAISE_VARARGS"
 
 
 def describe_error_with_place(error: BaseException) -> str:

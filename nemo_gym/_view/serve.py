@@ -93,7 +93,7 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
     """Serve the page on `host`, to those whom `access` admits, until the process is told to stop."""
     import uvicorn
 
-    from nemo_gym._serving.listening import BoundedHeadProtocol
+    from nemo_gym._serving.listening import choose_protocol
 
     class Server(uvicorn.Server):
         @contextmanager
@@ -113,7 +113,7 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
 
     config = uvicorn.Config(
         make_application(files, host, access),
-        http=BoundedHeadProtocol,
+        http=choose_protocol(host, access),
         ws="none",
         log_level="warning",
         access_log=False,

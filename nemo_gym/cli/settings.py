@@ -246,6 +246,9 @@ class RunConfig(BaseNeMoGymCLIConfig):
     allowed_hosts: list[str] = Field(
         default_factory=list, description="Additional host names that servers accept; `*` for all."
     )
+    allow_other_users: bool = Field(
+        default=False, description="Let other users of this machine call servers on loopback."
+    )
     access_token: str | None = Field(default=None, description="Token that every call to the servers must carry.")
     secret_keys: list[str] = Field(
         default_factory=list, description="Further keys whose values are secrets: never shown, and masked in logs."

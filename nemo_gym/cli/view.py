@@ -39,6 +39,7 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
     allowed_hosts: list[str] = Field(
         default_factory=list, description="Additional host names that the viewer accepts; `*` for all."
     )
+    allow_other_users: bool = Field(default=False, description="Show the page to other users of this machine too.")
 
     @field_validator("jsonl_fpath", mode="before")
     @classmethod
@@ -67,7 +68,8 @@ def view(overrides: list[str]) -> int:
         from nemo_gym._serving.admission import AccessRules  # loads what servers need, after the address is printed
 
         with _open_files(paths) as files:
-            serve(files, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
+            access = AccessRules(tuple(config.allowed_hosts), token, config.allow_other_users)
+            serve(files, listening, config.server_host, access)
     return 0
 
 

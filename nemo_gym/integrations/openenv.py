@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from nemo_gym._serving.admission import AccessRules, Admission
 from nemo_gym._serving.binding import bind
+from nemo_gym._serving.peer_user import refuse_other_user
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
@@ -303,6 +304,8 @@ def _make_guard(admission: Admission) -> Any:
         headers = [(name.lower(), value) for name, value in request.raw_headers]
         asked = {"headers": headers, "http_version": "1.1", "method": None if is_upgrade else request.method}
         refusal = await admission.refuse(asked)
+        if refusal is None and admission.asks_for_user and request.transport is not None:
+            refusal = refuse_other_user(request.transport.get_extra_info("socket"))
         if refusal is not None:
             return web.Response(status=refusal.status_code, body=bytes(refusal.body), content_type="application/json")
         try:

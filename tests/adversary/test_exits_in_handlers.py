@@ -17,6 +17,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from nemo_gym._rollouts.types import Failed, Outcome
 from nemo_gym._serving.host import InlineServer, InlineSpec, build_in_thread, serve_inline
 from nemo_gym._serving.processes import ServerDied
+from nemo_gym._transport.failures import convert_exit
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import ScriptedModel, build_server, reply, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent
@@ -33,7 +34,20 @@ def cancel() -> None:
     raise asyncio.CancelledError
 
 
-EXITS = {"SystemExit(0)": lambda: sys.exit(0), "KeyboardInterrupt()": interrupt, "CancelledError()": cancel}
+def close() -> None:
+    raise GeneratorExit
+
+
+def cancel_own_task() -> None:
+    asyncio.current_task().cancel()
+
+
+EXITS = {
+    "SystemExit(0)": lambda: sys.exit(0),
+    "KeyboardInterrupt()": interrupt,
+    "CancelledError()": cancel,
+    "GeneratorExit()": close,
+}
 
 
 class Trap:
@@ -92,11 +106,11 @@ class Agent(SimpleAgent):
         return await super().responses(request, response, body)
 
 
-async def play(world: type[World]) -> Outcome:
+async def play(world: type[World], timeout_s: float | None = None) -> Outcome:
     """Play one rollout, which takes calls of both tools."""
     model = build_server(Model, name="policy_model")
     model._replies.extend([reply(tool_call("look"), tool_call("touch")), reply("seen")] * 3)
-    return await play_rollout(world, model, agent=Agent)
+    return await play_rollout(world, model, agent=Agent, timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -110,13 +124,15 @@ def set_trap(monkeypatch) -> Callable[..., None]:
 
 @pytest.mark.fault(
     place="Inline server",
-    fault="A handler (agent, model, tool, verify, seed_session) raises SystemExit, KeyboardInterrupt or CancelledError",
+    fault="A handler raises SystemExit, KeyboardInterrupt, CancelledError or GeneratorExit",
     outcome="The rollout is a failure that names the exception and its line; the others go on.",
 )
 @pytest.mark.parametrize("how", EXITS)
 @pytest.mark.parametrize("place", ["seed_session", "agent", "model", "tool", "tool in a thread", "verify"])
 @pytest.mark.parametrize("world", [World, WorldBehindMiddleware])
 async def test_a_handler_that_leaves_fails_its_rollout_only(set_trap, world, place, how):
+    if (place, how) == ("tool in a thread", "GeneratorExit()"):
+        pytest.skip("asyncio itself closes whoever waits for a thread that ends so")
     set_trap(place, EXITS[how])
     outcome = await play(world)
     assert isinstance(outcome, Failed)
@@ -124,6 +140,40 @@ async def test_a_handler_that_leaves_fails_its_rollout_only(set_trap, world, pla
     assert "test_exits_in_handlers.py" in outcome.failure.message
     kinds = {"verify": "verifier", "tool": "tool_crashed", "model": "model_endpoint"}
     assert outcome.failure.kind == kinds.get(place, outcome.failure.kind)
+
+
+@pytest.mark.fault(
+    place="Inline server",
+    fault="A handler cancels the task in which it runs",
+    outcome="The rollout is a failure that says so; the others go on.",
+)
+@pytest.mark.parametrize("place", ["seed_session", "agent", "model", "tool", "verify"])
+@pytest.mark.parametrize("timeout_s", [None, 60])
+async def test_a_handler_that_cancels_its_own_task_fails_its_rollout_only(set_trap, place, timeout_s):
+    set_trap(place, cancel_own_task)
+    outcome = await play(World, timeout_s)
+    assert isinstance(outcome, Failed)
+    assert "CancelledError(): it cancelled its own task" in outcome.failure.message
+    assert not outcome.failure.retryable
+    assert asyncio.current_task().cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_a_handler_behind_middleware_that_cancels_its_own_task_fails_its_rollout_only(set_trap):
+    set_trap("verify", cancel_own_task)
+    assert (await play(WorldBehindMiddleware)).failure.kind == "verifier"
+
+
+async def test_a_coroutine_that_is_closed_is_just_closed():
+    async def wait_with_conversion() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except BaseException as raised:
+            raise convert_exit(raised) from raised
+
+    work = wait_with_conversion()
+    work.send(None)
+    work.close()  # raises if the coroutine turned it into another error
 
 
 async def test_a_rollout_whose_code_leaves_nowhere_is_scored(set_trap):
@@ -178,6 +228,11 @@ class Leaving(SimpleResourcesServer):
     async def verify(self, body: Request) -> BaseVerifyResponse:
         if body.how == "exit":
             sys.exit(0)
+        if body.how == "stop":
+            asyncio.get_running_loop().stop()
+        if body.how == "cancel":
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
         if body.how == "exit in a task":
             await asyncio.gather(self.leave())
         if body.how == "exit in the background":
@@ -244,6 +299,20 @@ def test_a_run_with_a_verifier_that_exits_accounts_for_every_rollout(gym, tmp_pa
     assert {row["_ng_failure"]["kind"] for row in failures} == {"verifier"}
     assert all("SystemExit(0)" in row["_ng_failure"]["message"] for row in failures)
     assert f"2 scored of {2 + len(failures)} requested" in said.out
+
+
+@pytest.mark.fault(
+    place="Inline server",
+    fault="A handler stops the event loop",
+    outcome="A failure row names it, everything else is played, and the exit code is 1.",
+)
+@pytest.mark.parametrize(("how", "said_in_row"), [("stop", "loop.stop()"), ("cancel", "cancelled its own task")])
+def test_a_run_with_a_verifier_that_stops_the_loop_accounts_for_every_rollout(gym, tmp_path, how, said_in_row):  # noqa: F811
+    said = run(gym, write_environment(tmp_path, ["", how, ""]))
+    assert said.code == 1, said
+    assert [row["_ng_task_index"] for row in rows_of("r.jsonl")] == [0, 2]
+    (failed,) = rows_of("r_failures.jsonl")
+    assert said_in_row in failed["_ng_failure"]["message"]
 
 
 @pytest.mark.fault(

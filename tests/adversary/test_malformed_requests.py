@@ -105,6 +105,49 @@ async def test_json_without_a_bottom_is_a_422(port):
 
 
 @pytest.mark.fault(
+    place="Server",
+    fault="A body with half of a surrogate pair, which no text can hold, or an integer of thousands of digits",
+    outcome="422 says what is wrong with it; never a 500.",
+)
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (rb'"\ud800"', "half of a surrogate pair"),
+        (rb'{"\udc00": 1}', "half of a surrogate pair"),
+        (b'"\xed\xa0\x80"', "half of a surrogate pair"),
+        (b"1" * 5000, "too many digits"),
+    ],
+)
+async def test_values_that_no_reply_could_hold_are_a_422(port, value, said):
+    for path in ("/typed", "/any", "/by_path/x", "/raw", "/raw_by_path/x", "/verify", "/aggregate_metrics"):
+        reply = await ask(port, "POST", path, b'{"text": %b}' % value, content_type="application/json")
+        assert (path, reply.status, said in str(reply.detail)) == (path, 422, True)
+    whole = rb'{"text": "\ud83d\ude00", "n": 111111111111111111111111111111}'
+    for path in ("/typed", "/any", "/by_path/x", "/raw", "/raw_by_path/x"):
+        assert (await ask(port, "POST", path, whole, content_type="application/json")).status == 200
+
+
+@pytest.mark.fault(
+    place="Agent server",
+    fault="A model calls a tool with half of a surrogate pair, or an integer of thousands of digits",
+    outcome="The model is told so; the rollout goes on.",
+)
+@pytest.mark.parametrize("arguments", [r'{"text": "\ud800"}', '{"text": %s}' % ("1" * 5000)])
+async def test_a_tool_call_with_a_value_that_cannot_be_sent_is_told_to_the_model(arguments):
+    model = scripted_model(reply(tool_call("typed", arguments)), "I give up.")
+    refs = {
+        "resources_server": {"type": "resources_servers", "name": "notes"},
+        "model_server": {"type": "responses_api_models", "name": "model"},
+    }
+    async with running(notes=Notes, model=model, agent=(SimpleAgent, refs)) as client:
+        answer = await client.post("agent", "/run", json={"responses_create_params": {"input": "hi"}})
+        result = await answer.json()
+    assert (answer.status, result["reward"]) == (200, 1.0)
+    (told,) = [item["output"] for item in result["response"]["output"] if item["type"] == "function_call_output"]
+    assert "Invalid tool call arguments" in told
+
+
+@pytest.mark.fault(
     place="Agent server",
     fault="A model calls a tool with arguments that are nested too deep",
     outcome="The model is told so; the rollout goes on.",

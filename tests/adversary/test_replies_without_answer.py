@@ -122,6 +122,22 @@ async def test_a_text_completion_that_is_no_answer_is_not_scored(bad):
 
 
 @pytest.mark.fault(
+    place="Model endpoint",
+    fault="A reply holds half of a surrogate pair, or a number that no float holds",
+    outcome="The rollout fails as `model_reply_invalid`, and is not tried again.",
+)
+@pytest.mark.parametrize("value", [rb'"\ud800"', b"1" * 400, b"1" * 5000])
+async def test_a_reply_with_a_value_that_cannot_be_read_is_not_asked_for_again(value):
+    whole = json.loads(response("half").body)
+    unreadable = Reply(json.dumps({**whole, "metadata": "VALUE"}).encode().replace(b'"VALUE"', value))
+    async with FakeOpenAI(default=unreadable) as fake:
+        outcome = await play_rollout(World, model_servers(fake)["openai_model"])
+        assert len(fake.received) == 1
+    assert isinstance(outcome, Failed)
+    assert (outcome.failure.kind, outcome.failure.retryable) == ("model_reply_invalid", False)
+
+
+@pytest.mark.fault(
     place="Model server",
     fault="A model server that somebody else wrote passes on a reply that is no answer",
     outcome="The agent that reads it fails the rollout as `model_reply_invalid`.",

@@ -29,6 +29,7 @@ INTERNAL = {
     "nemo_gym._serving.event_loop.SignalInterrupt",
     "nemo_gym._serving.guard.BodyTooLarge",
     "nemo_gym._training.chat_messages.NotExpressible",
+    "nemo_gym._util.json_values.UnusableValue",
     "nemo_gym.adapters.library_loop.LibraryBlocked",
     "nemo_gym.errors.ServerBlocked",
 }
