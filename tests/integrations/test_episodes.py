@@ -42,7 +42,7 @@ async def test_a_server_that_scores_steps_is_played_to_its_end():
     async with running(blackjack=BlackjackResourcesServer) as client:
         episode = await EpisodeServer(client, "blackjack").begin(example_rows("blackjack")[0])
         assert [message["role"] for message in episode.start.messages] == ["system", "user"]
-        assert "Hit or stand?" in episode.start.messages[-1]["content"]
+        assert "<action>stand</action>" in episode.start.messages[-1]["content"]
         while not episode.is_over:
             step = await episode.act(HIT)
         await episode.close()

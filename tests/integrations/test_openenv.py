@@ -67,7 +67,7 @@ async def test_an_episode_goes_from_reset_to_its_reward():
         begun = await ask(socket, "reset", {"seed": 1, "episode_id": "mine"})
         assert begun["type"] == "observation"
         assert (begun["data"]["reward"], begun["data"]["done"]) == (None, False)
-        assert "Hit or stand?" in begun["data"]["observation"]["text"]
+        assert "<action>stand</action>" in begun["data"]["observation"]["text"]
         ended = await ask(socket, "step", STAND)
         assert ended["data"]["done"] is True
         assert ended["data"]["reward"] in (-1.0, 0.0, 1.0)
@@ -182,7 +182,7 @@ async def test_what_needs_no_session_is_answered_over_http():
         status, schema = await call("GET", "/schema")
         assert set(schema) == {"action", "observation", "state"}
         assert {"text", "tool", "arguments"} <= set(schema["action"]["properties"])
-        assert "Hit or stand?" in (await call("POST", "/reset", seed=0))[1]["observation"]["text"]
+        assert "<action>stand</action>" in (await call("POST", "/reset", seed=0))[1]["observation"]["text"]
         assert (await call("POST", "/step", action=STAND))[0] == 422
         row = read_tasks(str(example_rows("blackjack")))[0]
         assert (await call("POST", "/step", action=STAND, row=row))[1]["done"] is True

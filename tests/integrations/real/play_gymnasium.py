@@ -44,7 +44,7 @@ def play_blackjack():
     with make_env("blackjack", rows_of("blackjack"), **WHERE) as env:
         for seed in range(5):
             observation, info = env.reset(seed=seed)
-            assert "Hit or stand?" in observation
+            assert "<action>stand</action>" in observation
             assert [message["role"] for message in info["messages"]] == ["system", "user"]
             total, is_over = 0.0, False
             while not is_over:
