@@ -6,6 +6,7 @@ needs none of FastAPI's dependency machinery; this route validates, calls and se
 (path and query parameters, `Depends`, streams, forms) is left to FastAPI.
 """
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Coroutine
@@ -28,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_gym._transport.failures import convert_exit
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.json_values import UnusableValue, load_json
+from nemo_gym.errors import HandlerExit
 
 _OTHER_INJECTIONS = (
     "websocket_param_name",
@@ -63,6 +65,8 @@ class GymRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
+        if self.dependant.call is not None and not inspect.iscoroutinefunction(self.dependant.call):
+            self.dependant.call = _convert_generator_exit(self.dependant.call)
         plan = _plan_route(self)
         if plan is not None:
             self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
@@ -88,6 +92,19 @@ class GymRoute(APIRoute):
                 raise ending from raised
 
         return handle_request
+
+
+def _convert_generator_exit(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a handler that runs in a thread: asyncio would close the coroutine that waits for a GeneratorExit."""
+
+    @functools.wraps(handler)
+    def handle(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return handler(*args, **kwargs)
+        except GeneratorExit as raised:
+            raise HandlerExit(repr(raised)).with_traceback(raised.__traceback__) from raised
+
+    return handle
 
 
 def _plan_route(route: APIRoute) -> HandlerPlan | None:
