@@ -23,6 +23,7 @@ from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.logs import SHOWN_LINES
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
+from nemo_gym._util.masked_descriptor import mask_descriptor
 from nemo_gym.errors import GymError
 
 _STOP_GRACE_S = 10.0
@@ -53,6 +54,7 @@ class InlineSpec:
 
 def build(spec: InlineSpec) -> Any:
     """Return the app of a server; whatever its code does instead of making one is told as the server's end."""
+    mask_descriptor()
     try:
         with registry.work_for(spec.name):
             return spec.build()

@@ -9,7 +9,7 @@ and is never changed.
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
 from urllib.parse import quote, quote_plus
 
@@ -33,6 +33,7 @@ class KnownSecrets:
     def __init__(self) -> None:
         self._values = set[str]()
         self._forms: tuple[tuple[str, bytes], ...] = ()
+        self._on_change: Callable[[list[bytes]], None] | None = None
 
     def add(self, values: Iterable[str]) -> None:
         """Know `values` from now on; short ones and ordinary words, which no key is, are passed over."""
@@ -43,6 +44,14 @@ class KnownSecrets:
             forms = {form for value in self._values for form in _list_forms(value)}
             # The longest first: of a secret that holds another one nothing is to stay.
             self._forms = tuple((form, form.encode()) for form in sorted(forms, key=len, reverse=True))
+            if self._on_change is not None:
+                self._on_change([encoded for _, encoded in self._forms])
+
+    def call_on_change(self, callback: "Callable[[list[bytes]], None] | None") -> None:
+        """Call `callback` with all forms of all secrets, now and whenever there are more; None ends that."""
+        self._on_change = callback
+        if callback is not None:
+            callback([encoded for _, encoded in self._forms])
 
     def mask(self, text: str) -> str:
         """Return `text` with every secret masked, also where it is encoded: for a URL, as JSON, in base64."""
@@ -72,6 +81,10 @@ class MaskedStream:
     def write(self, text: str) -> int:
         self._stream.write(KNOWN_SECRETS.mask(text))
         return len(text)
+
+    def redirect(self, stream: TextIO) -> None:
+        """Write to `stream` from now on."""
+        self._stream = stream
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:

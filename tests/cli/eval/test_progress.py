@@ -77,7 +77,7 @@ def test_the_reward_comes_with_the_interval_of_the_final_table(tmp_path):
         for task, rollout, reward in rollouts
     ]
     write_rows(tmp_path / "r.jsonl", rows)
-    _, _, value, interval, _ = make_metric_table(aggregate_files([tmp_path / "r.jsonl"]))[1]
+    _, _, value, interval, *_ = make_metric_table(aggregate_files([tmp_path / "r.jsonl"]))[1]
     assert shown == f"reward {value} ({interval}, n=6)"
 
 
