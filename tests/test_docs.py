@@ -115,7 +115,8 @@ EXPECTED = {
         "3 servers found (3 healthy, 0 unhealthy)",
         "use `gym eval run --no-serve` instead",
         "10 scored of 10 requested",
-        "0/0/5               1          0",
+        "+0 (5 tasks)",
+        "0/0/5",
     ],
     "faq": ["✓ Config is valid."],
     "run-a-simple-agent": [

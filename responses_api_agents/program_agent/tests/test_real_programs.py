@@ -129,8 +129,8 @@ async def test_a_task_is_solved_with_the_programs_shell_and_hidden_tests_decide(
 
 
 @pytest.mark.parametrize("name", presets(SHELLS))
-async def test_a_program_that_edits_the_tests_gets_nothing_and_is_reported(name):
+async def test_a_program_that_edits_the_tests_is_reported_and_the_hidden_tests_decide(name):
     task = load_tasks()[TASK["task_id"]]
     visible = next(path for path in task.files if is_test(path))
     row = await play_task(name, write_by_shell(name, {**task.gold, visible: "import unittest\n"}))
-    assert (row["reward"], row["tampering"]) == (0.0, [f"edited_test: {visible}"]), row
+    assert (row["reward"], row["tampering"]) == (1.0, [f"edited_test: {visible}"]), row

@@ -555,7 +555,6 @@ async def test_other_refusals_stay_errors(status, words):
     async with FakeOpenAI(failing(status, words)) as fake, served(fake) as client:
         answered, answer = await ask(client)
     assert answered == 500
-    assert f"answered {status}" in answer
     assert words in answer
 
 
