@@ -22,6 +22,9 @@ from resources_servers.example_multi_step.app import ExampleMultiStepResourcesSe
 from resources_servers.string_match.app import StringMatchResourcesServer
 from tests.support.gym_process import gym_env_start
 
+# Connections that the client library leaves open are collected at any later time.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 FOLDERS = PARENT_DIR / "resources_servers"
 GUIDE = PARENT_DIR / "docs" / "guides" / "use-servers-from-other-systems.md"
 GUIDE_PROGRAM = GUIDE.read_text().split('title="play_openenv.py"\n')[1].split("```")[0]
