@@ -106,6 +106,10 @@ def mask_descriptor() -> None:
     stderr = sys.stderr
     if _masking is not None or not isinstance(stderr, MaskedStream):
         return
+    try:
+        os.fstat(_STDERR_FD)
+    except OSError:  # started without one, as in `2>&-`
+        return
     stderr.flush()
     _masking = _Masking()
     real = _masking.open_real(stderr.encoding or "utf-8")
