@@ -109,7 +109,8 @@ class CpuWorker:
     """A process that answers one call after the other."""
 
     def __init__(self, template: Template, pid: int, sock: socket.socket) -> None:
-        self._template, self._pid = template, pid
+        self._template = template
+        self._pid = pid
         # What runs in it may fork, and its children hold the other end of the socket too.
         self._channel = WorkerChannel(sock, speaker=pid)
 

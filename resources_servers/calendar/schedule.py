@@ -43,7 +43,9 @@ def minutes(text: str) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None or (found[2] is None and found[3] is None):
         raise ValueError(f"{text[:40]!r} is not a time like '9am', '10:30pm' or '14:00'")
-    hour, minute, half = int(found[1]), int(found[2] or 0), found[3]
+    hour = int(found[1])
+    minute = int(found[2] or 0)
+    half = found[3]
     if half and not 1 <= hour <= 12:
         raise ValueError(f"{text!r}: there is no such hour")
     total = (hour % 12 + 12 * (half == "p") if half else hour) * 60 + minute

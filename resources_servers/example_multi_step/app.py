@@ -88,7 +88,7 @@ class ExampleMultiStepResourcesServer(SimpleResourcesServer):
     async def verify(self, body: ExampleMultiStepVerifyRequest) -> ExampleMultiStepVerifyResponse:
         """Compare the answer with the expected values."""
         expected = body.expected_synonym_values
-        answer = extracted_values(body.response)
+        answer = extract_values(body.response)
         accuracy = answer == expected
         overlap = sum(value in answer for value in set(expected)) / len(expected)
         return ExampleMultiStepVerifyResponse(
@@ -107,7 +107,7 @@ def synonym_value(synonym: str) -> int:
     return sum(map(ord, synonym))
 
 
-def extracted_values(response: NeMoGymResponse) -> list[Any]:
+def extract_values(response: NeMoGymResponse) -> list[Any]:
     """Return the values of the last call of `extract_synonym_values` as they were written; none if it has no list."""
     calls = [call for call in grading.function_calls(response) if call.name == "extract_synonym_values"]
     values = (calls[-1].arguments or {}).get("synonym_values") if calls else None
