@@ -5,15 +5,16 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from nemo_gym._mcp.protocol import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
 from nemo_gym._mcp.protocol import MCPServerMetadata as MCPServerMetadata
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
+from nemo_gym.failure_kinds import validate_failure_kind
 from nemo_gym.judge import judge_failsafe
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics, compute_mean_rewards_by
@@ -61,6 +62,12 @@ class BaseVerifyResponse(BaseVerifyRequest):
     """A task, the response to it and its reward."""
 
     reward: float
+    mask_sample: bool = False
+    """True if the reward is no measurement, because something other than the answer failed."""
+    failure_kind: Annotated[str | None, AfterValidator(validate_failure_kind)] = None
+    """What failed: a name of `nemo_gym.failure_kinds`, or `<server>:<what>`."""
+    failure_reason: str | None = None
+    """The same in a sentence."""
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):

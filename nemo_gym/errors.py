@@ -14,6 +14,7 @@
     │   ├── UnknownServerError        (KeyError)           a call to a server that the config does not have
     │   ├── PromptError, SkillError   (ValueError)         in `nemo_gym.prompt`, `nemo_gym.skills`
     │   │   └── PromptFieldError      (KeyError)           a field that a prompt asks for and a row lacks
+    │   ├── CommandLineError                               overrides without effect, settings missing or wrong
     │   └── ConfigProblems            (ValueError)         several of the above at once
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
     ├── InvalidModelReply                                  a model's reply that is not valid; `_wire.schema.errors`
@@ -108,6 +109,10 @@ class UnknownServerError(ConfigError, KeyError):
     """A server was asked for by a name that the config does not have."""
 
     __str__ = Exception.__str__  # a KeyError shows the repr of its message
+
+
+class CommandLineError(ConfigError):
+    """The command line has an override that nothing reads, or lacks a setting that its command needs."""
 
 
 class ConfigProblems(ConfigError, ValueError):

@@ -35,7 +35,7 @@ from nemo_gym._config.reserved_keys import (
     UV_CACHE_DIR_KEY_NAME,
     VERBOSE_KEY_NAME,
 )
-from nemo_gym._config.server_types import list_server_types
+from nemo_gym._config.server_types import SERVER_TYPES, list_server_types
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
@@ -49,6 +49,7 @@ from nemo_gym._util.row_keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
 from nemo_gym._util.row_keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import TASK_SOURCE_KEY_NAME as TASK_SOURCE_KEY_NAME
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
 from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
 
@@ -70,7 +71,8 @@ class GlobalConfigDictParserConfig(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     dotenv_path: Path | None = Field(
-        default=None, description="env.yaml to read, if it exists; by default the first one found."
+        default=None,
+        description="env.yaml to read, if it exists; by default that of this folder, or of the project it is in.",
     )
     initial_global_config_dict: DictConfig | None = Field(
         default=None, description="Values that override files and env.yaml, and that the command line overrides."
@@ -143,7 +145,7 @@ class GlobalConfigDictParser(BaseModel):
             command_line=from_cli,
             deletions=deletions,
             initial=parse_config.initial_global_config_dict or OmegaConf.create({}),
-            dotenv_path=None if parse_config.skip_load_from_dotenv else _find_dotenv(parse_config, roots),
+            dotenv_path=None if parse_config.skip_load_from_dotenv else _find_dotenv(parse_config),
             search_roots=roots,
         )
 
@@ -167,9 +169,11 @@ class GlobalConfigDictParser(BaseModel):
         if not servers.find_servers(global_config_dict):
             loaded = ", ".join(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or []) or "none"
             raise NoServerInstancesError(
-                "the config defines no server, so there is nothing to start.\n"
+                "no environment was chosen: the config defines no server, so there is nothing to start.\n"
                 f"loaded config files: {loaded}\n"
-                "hint: name at least one, as in `+config_paths=[resources_servers/<name>/configs/<name>.yaml]`"
+                "hint: `--resources-server NAME`, `--environment NAME` or `--benchmark NAME` chooses one, and "
+                "`+config_paths=[resources_servers/<name>/configs/<name>.yaml]` does too; `gym list environments` "
+                "shows what there is"
             )
 
     def raise_on_missing_values(self, global_config_dict: DictConfig) -> None:
@@ -280,12 +284,27 @@ def _read_handed_down_config() -> DictConfig | None:
     return config
 
 
-def _find_dotenv(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
+def _find_dotenv(parse_config: GlobalConfigDictParserConfig) -> Path | None:
     given = parse_config.dotenv_path
     if given is not None:
         # Training frameworks always name one, whether or not their user wrote it.
         return given if given.exists() else None
-    return files.find_first("env.yaml", roots)
+    if Path("env.yaml").is_file():
+        return Path("env.yaml")
+    # Those of other search roots are another project's: its endpoint, its key, its bill.
+    project = _find_project_root(Path.cwd())
+    return files.find_first("env.yaml", [project] if project else [])
+
+
+def _find_project_root(folder: Path) -> Path | None:
+    """Return the root of the project that `folder` lies in, if it lies in one."""
+    folders = [folder, *folder.parents]
+    # Servers may have a pyproject.toml of their own.
+    for above in folders:
+        if above.name in SERVER_TYPES:
+            return above.parent
+    marks = (".git", "pyproject.toml", *SERVER_TYPES)
+    return next((above for above in folders if any((above / mark).exists() for mark in marks)), None)
 
 
 _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.@/-]*=")

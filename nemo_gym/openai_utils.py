@@ -40,9 +40,11 @@ from nemo_gym._wire.schema.replies import *  # noqa: F403
 from nemo_gym._wire.schema.responses_request import *  # noqa: F403
 from nemo_gym._wire.schema.tokens import *  # noqa: F403
 from nemo_gym.errors import ServerCallError
+from nemo_gym.server_utils import MAX_NUM_TRIES as MAX_NUM_TRIES
 from nemo_gym.server_utils import get_response_json, raise_for_status, request
 
 __all__ = [
+    "MAX_NUM_TRIES",
     "RATE_LIMIT_ERROR_CODES",
     "RETRY_ERROR_CODES",
     "NeMoGymAsyncOpenAI",
@@ -94,6 +96,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def create_response(self, **kwargs: Any) -> dict[str, Any]:
         return await self._call("POST", f"{self._root}/responses", json=kwargs)
+
+    async def call_response(self, method: str, response_id: str) -> dict[str, Any]:
+        """Fetch (GET) or delete (DELETE) a response that the endpoint keeps."""
+        return await self._call(method, f"{self._root}/responses/{response_id}")
 
     async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
         # vLLM serves it beside its OpenAI routes, not under them.

@@ -13,7 +13,6 @@ from abc import abstractmethod
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from urllib.parse import urlsplit
 
 from aiohttp import ClientResponse
 from fastapi import FastAPI
@@ -50,7 +49,8 @@ from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_
 from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym._process.policy_version import tell_servers
 from nemo_gym._process.ray_cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
-from nemo_gym._process.replica_calls import call_replica, find_base_url, guard_replica_sessions, is_placed_on_ray
+from nemo_gym._process.replica_calls import call_replica, find_base_url, guard_replica_sessions
+from nemo_gym._process.server_addresses import find_server_address
 from nemo_gym._process.serving import fetch_head_config, serve_in_thread, serve_instance
 from nemo_gym._serving import head, run_files, workers
 from nemo_gym._serving.admission import AccessRules
@@ -62,6 +62,7 @@ from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.policy_version import RunVersion
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
 from nemo_gym._transport import http, retries
+from nemo_gym._transport.callers import mark_own_call
 from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decode_failure
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
@@ -78,6 +79,7 @@ from nemo_gym.config_types import ModelServerRef as ModelServerRef
 from nemo_gym.config_types import ResourcesServerRef as ResourcesServerRef
 from nemo_gym.global_config import (
     HEAD_SERVER_KEY_NAME,
+    NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     GlobalConfigDictParserConfig,
     get_first_server_config_dict,
     get_global_config_dict,
@@ -92,8 +94,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-MAX_NUM_TRIES = 3
-_RETRIES = retries.RetryPolicy(repeatable=MAX_NUM_TRIES)
+MAX_NUM_TRIES = retries.REPEATABLE_ATTEMPTS
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
@@ -101,6 +102,8 @@ async def request(
     method: str,
     url: str,
     _internal: bool = False,
+    _max_connection_retries: int | None = None,
+    _server_name: str | None = None,
     *,
     _idempotent: bool | None = None,
     _bounded_s: float | None = None,
@@ -112,18 +115,21 @@ async def request(
     A call that never reached the server is retried, for longer while servers start; one that may have run there only if
     its method or `_idempotent` allows it. Error statuses are returned. The caller ends it all within `_bounded_s`.
     A `_to_model` call returns its whole reply, and never goes to a server other than the named one.
+    `_max_connection_retries` bounds the further attempts after a broken connection; `_server_name` is for the log.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
         kwargs["data"] = trim_buffer(http.encode_json(body))  # kept until the answer arrives
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
+    if _internal or not _to_model:
+        kwargs["headers"] = mark_own_call(kwargs.get("headers"))
     if is_global_aiohttp_client_request_debug_enabled():
-        LOG.info("%s %s", method, url)
+        LOG.info("%s %s%s", method, url, f" ({_server_name})" if _server_name else "")
     session = get_global_aiohttp_client()
     response: Any = await http.send(
         session,
         method,
         url,
-        policy=retries.WHILE_STARTING if starting.is_set() else _RETRIES,
+        policy=retries.choose_policy(_max_connection_retries, is_starting=starting.is_set()),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
         same_origin=_to_model,
@@ -133,10 +139,10 @@ async def request(
     return response  # type: ignore[no-any-return]  # a whole response behaves like aiohttp's
 
 
-async def raise_for_status(response: ClientResponse) -> None:
-    """Raise for an error status, with the response body in `response_content`."""
+async def raise_for_status(response: ClientResponse, content: bytes | None = None) -> None:
+    """Raise for an error status, with the body in `response_content`: `content`, if the caller has read it already."""
     if not response.ok:
-        await replies.raise_error_status(response)
+        await replies.raise_error_status(response, content)
 
 
 def read_failure(response: ClientResponse) -> Failure | None:
@@ -178,8 +184,9 @@ class ServerClient(BaseModel):
     def load_from_global_config(cls, head_server_config: BaseServerConfig | None = None) -> "ServerClient":
         """Return a client for the servers that a running head server knows."""
         where = head_server_config or cls.load_head_server_config()
-        if registry.is_in_this_process(where.host, where.port):
-            # The head server is in this process, whose event loop a blocking call would stop.
+        is_handed_down = head_server_config is None and NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME in os.environ
+        # A head server in this process cannot be asked: a blocking call would stop its event loop.
+        if is_handed_down or registry.is_in_this_process(where.host, where.port):
             return cls(head_server_config=where, global_config_dict=get_global_config_dict())
         return cls(head_server_config=where, global_config_dict=fetch_head_config(where))
 
@@ -192,17 +199,13 @@ class ServerClient(BaseModel):
         addresses: dict[str, call.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
         if address is None:
-            config = get_first_server_config_dict(self.global_config_dict, server_name)
-            server_type = next(iter(self.global_config_dict[server_name]), "")
-            url = self._build_server_base_url(config)
-            parts = urlsplit(url)
-            is_observed = bool(self.global_config_dict.get("observability_enabled"))
-            token = AccessRules.from_config(self.global_config_dict).token
-            where = parts.hostname or "", parts.port or 80
-            known = str(server_type), *where, url, is_observed, token
-            is_replicated = is_placed_on_ray(self.global_config_dict, config)
-            address = addresses[server_name] = call.ServerAddress(*known, is_replicated)
+            block = get_first_server_config_dict(self.global_config_dict, server_name)
+            address = find_server_address(self.global_config_dict, server_name, block, self._build_server_base_url)
+            addresses[server_name] = address
         return address
+
+    def _resolve_base_url(self, server_name: str) -> str:
+        return self._find_address(server_name).base_url
 
     def _capture_settings(self) -> dict[str, Any]:
         """Return the capture settings, read once: every rollout asks several times."""
@@ -226,6 +229,7 @@ class ServerClient(BaseModel):
             if address.token:
                 kwargs["headers"] = {run_files.TOKEN_HEADER: address.token, **(kwargs.get("headers") or {})}
             if address.is_replicated:
+                kwargs["headers"] = mark_own_call(kwargs.get("headers"))
                 return await call_replica(self.head_server_config, server_name, method, path, **kwargs)
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
@@ -249,13 +253,13 @@ class ServerClient(BaseModel):
         """POST to a server; a pydantic `json` is sent without its unset fields."""
         return await self.request(server_name, url_path, "POST", **kwargs)
 
-    def poll_for_status(self, server_name: str) -> ServerStatus:
-        """Return whether a server answers at all within 5 seconds."""
+    def poll_for_status(self, server_name: str, *, timeout_seconds: float = 5) -> ServerStatus:
+        """Return whether a server answers at all within `timeout_seconds`."""
         if server_name == HEAD_SERVER_KEY_NAME:
             url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
         else:
             url = self._find_address(server_name).base_url
-        return status_of(url, timeout_s=5)
+        return status_of(url, timeout_s=timeout_seconds)
 
 
 def takes_models(client: Any) -> bool:
@@ -309,6 +313,8 @@ class BaseServer(QuickState):
 class SimpleServer(BaseServer):
     """A server of the three kinds, with its own app, a session cookie, and a client for the other servers."""
 
+    ray_enabled: ClassVar[bool | None] = None
+    """False says that the server never uses Ray, so that its process does not join the run's cluster."""
     _failure_kind: ClassVar[FailureKind] = "agent"
 
     server_client: ServerClient
@@ -412,7 +418,8 @@ class SimpleServer(BaseServer):
             return cls.from_global_config(global_config_dict, name).build_complete_app(global_config_dict)
         if worker is None and (config.num_workers or 1) > 1:
             sys.exit(run_workers(config, config.name, OmegaConf.to_yaml(global_config_dict)))
-        join_named_cluster_if_used(global_config_dict)
+        if cls.ray_enabled is not False:
+            join_named_cluster_if_used(global_config_dict)
         starting.set()
         server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
@@ -449,8 +456,8 @@ class HeadServer(BaseServer):
         config = get_global_config_dict()
         where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
         head_server = cls(config=where)
-        app, access = head_server.setup_webserver(), AccessRules.from_config(config)
-        return *serve_in_thread(app, where, access, HEAD_SERVER_KEY_NAME), head_server
+        access = AccessRules.from_config(config)
+        return *serve_in_thread(head_server.setup_webserver(), where, access, HEAD_SERVER_KEY_NAME), head_server
 
     def setup_webserver(self) -> FastAPI:
         """Return the app, and save its token (the config's access token or a new one) in the user's token file."""
@@ -479,9 +486,6 @@ class HeadServer(BaseServer):
     def get_server_instances(self) -> list[dict[str, Any]]:
         """Return the list of servers in the run."""
         return self._server_instances
-
-
-# --- Ray, for servers that need it ------------------------------------------------------------------------------------
 
 
 def initialize_ray() -> None:

@@ -19,6 +19,8 @@ from nemo_gym._process.environment import run_token_path
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving.host import InlineServer, serve_inline
 from nemo_gym._serving.run_files import TOKEN_HEADER
+from nemo_gym._transport import http
+from nemo_gym._transport.errors import ServerUnreachable
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import NoHeadServerError, PortInUseError, UnknownServerError
@@ -192,6 +194,51 @@ async def test_raise_for_status_takes_other_peoples_stand_ins():
     assert (caught.value.status, caught.value.response_content) == (502, b"inner")
 
 
+async def test_raise_for_status_takes_a_body_that_was_read_already():
+    broken = MagicMock(ok=False, status=502, reason="Bad Gateway", method="POST", url="http://x/")
+    broken.read = broken.content.read = AsyncMock(side_effect=RuntimeError("read twice"))
+    with pytest.raises(ClientResponseError) as caught:
+        await raise_for_status(broken, content=b"inner")
+    assert (caught.value.status, caught.value.response_content) == (502, b"inner")
+
+
+async def test_the_attempts_at_a_server_that_is_not_there_can_be_bounded(monkeypatch, http_session, unused_tcp_port):
+    tried = []
+    send = http.send
+
+    async def noted(*args, **kwargs):
+        tried.append(kwargs["policy"])
+        return await send(*args, **kwargs)
+
+    monkeypatch.setattr(http, "send", noted)
+    with pytest.raises(ServerUnreachable):
+        await request("GET", f"http://127.0.0.1:{unused_tcp_port}/", _max_connection_retries=0, _server_name="adder")
+    assert [(policy.unsent, policy.repeatable) for policy in tried] == [(1, 1)]
+
+
+def test_a_process_can_be_told_to_reach_one_model_server_elsewhere(the_config, monkeypatch):
+    monkeypatch.setenv("NEMO_GYM_MODEL_SERVER_NAME", "adder")
+    monkeypatch.setenv("NEMO_GYM_MODEL_SERVER_BASE_URL", "http://elsewhere:81/")
+    client = ServerClient(head_server_config=the_config.head_server, global_config_dict=the_config)
+    assert client._resolve_base_url("adder") == "http://elsewhere:81"
+    monkeypatch.setenv("NEMO_GYM_MODEL_SERVER_NAME", "another")
+    client = ServerClient(head_server_config=the_config.head_server, global_config_dict=the_config)
+    assert client._resolve_base_url("adder") == get_server_url("adder")
+
+
+def test_a_process_with_a_config_of_its_parent_does_not_ask_the_head_server(the_config, monkeypatch):
+    monkeypatch.setenv("NEMO_GYM_CONFIG_DICT", "{}")
+    assert ServerClient.load_from_global_config().global_config_dict == the_config
+
+
+def test_a_server_may_say_that_it_never_uses_ray(the_config):
+    class WithoutRay(Adder):
+        ray_enabled = False
+
+    assert Adder.ray_enabled is None
+    assert WithoutRay.from_global_config(the_config, "adder").ray_enabled is False
+
+
 async def test_request_sends_json_and_returns_error_statuses(the_config, http_session):
     where = the_config.adder.resources_servers.adder
     async with serve_inline(listening(the_config)):
@@ -215,13 +262,13 @@ def head(the_config):
     head_server.set_server_instances([{"name": "adder"}])
     yield head_server
     server.should_exit = True
-    thread.join(timeout=10)
+    thread.join(timeout=300)
     assert not thread.is_alive()
 
 
 def fetch(head_server: HeadServer, path: str, **headers: str):
     url = f"http://{head_server.config.host}:{head_server.config.port}{path}"
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=300) as answer:
         return json.loads(answer.read())
 
 

@@ -22,7 +22,7 @@ from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)
 # Increase the number whenever facts are extracted differently: older caches are then ignored.
-MAGIC = b"nemo-gym view 3\n"
+MAGIC = b"nemo-gym view 4\n"
 _PROBE_BYTES = 4096
 _LONGEST_HEADER = 1 << 28
 

@@ -24,7 +24,7 @@ from nemo_gym._reports.overview import make_overview
 from nemo_gym._reports.rollout import Preview, Rollout, preview_row, read_rollout
 from nemo_gym._reports.row_facts import FAILED, SCORED
 from nemo_gym._reports.row_selection import pick_evenly
-from nemo_gym._reports.run_files import RunFiles, open_failures
+from nemo_gym._reports.run_files import RunFiles, label_files, open_failures
 from nemo_gym._util.files import write_atomically
 
 ROLLOUTS = 100
@@ -43,13 +43,15 @@ class ExportedReport:
     size_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _ReportedFile:
     index: Index
     run_files: RunFiles
     failures: Index | None
     holds_failures_of_another: bool
     """Whether it holds the failures of another file, which shows the overview of both."""
+    name: str = ""
+    """Tells it from the other files of the report."""
 
 
 class _ChosenRow(NamedTuple):
@@ -93,7 +95,8 @@ def export_report(
         paths = {index.path for index in named_files}
         beside = [file.failures for file in files if file.failures and file.failures.path not in paths]
         files += [_ReportedFile(index, RunFiles(index), None, holds_failures_of_another=True) for index in beside]
-        for file in files:
+        for file, label in zip(files, label_files([file.index.path for file in files]), strict=True):
+            file.name = label
             opened.callback(file.run_files.close)
             file.index.wait()
         chosen = [
@@ -129,15 +132,15 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
         file = files[one.file]
         row, planned = file.index.read_row(one.row), file.run_files.read_planned(one.row)
         rollout = read_rollout(row, planned)
-        content = join([_make_navigation(file.index, chosen, position), render_rollout(rollout)])
-        size += _write_page(pages / one.name, f"{rollout.title} · {file.index.name}", content)
+        content = join([_make_navigation(file.name, chosen, position), render_rollout(rollout)])
+        size += _write_page(pages / one.name, f"{rollout.title} · {file.name}", content)
         entries.append(_list_entry_cells(one, rollout, preview_row(row, planned)))
     runs = [file.index for file in files if not file.holds_failures_of_another]
     parts = [part for number in range(len(files)) for part in _render_file(files[number], number, chosen, entries)]
     if len(runs) > 1:
         parts.append(element("h1", "Compared"))
         parts += [render_file_comparison(compare_files(runs[0], run)) for run in runs[1:]]
-    title = " and ".join(index.name for index in runs)
+    title = " and ".join(file.name for file in files if not file.holds_failures_of_another)
     size += _write_page(target / _INDEX, title, element("div", *parts, class_="ngv ngv-wide"))
     return ExportedReport(target / _INDEX, len(chosen), size)
 
@@ -147,7 +150,7 @@ def _render_file(
 ) -> list[Html]:
     """Render what the first page says about a file."""
     index = file.index
-    parts = [element("h1", index.name), element("p", str(index.path), class_="ngv-soft")]
+    parts = [element("h1", file.name), element("p", str(index.path), class_="ngv-soft")]
     if not file.holds_failures_of_another:
         addresses = {one.row: f"{_PAGES}/{one.name}" for one in chosen if one.file == number}
         parts.append(render_overview(make_overview(index, file.failures), addresses.get))
@@ -155,14 +158,20 @@ def _render_file(
     listed = [entry for one, entry in zip(chosen, entries, strict=True) if one.file == number]
     if listed:
         heading = "Rollouts" if len(listed) == index.n_rows else f"Rollouts ({len(listed)} of {index.n_rows:,})"
-        names = ["rollout", "agent", "reward", "asked last", "answer", "target"]
+        names = ["rollout", "agent", "reward", "last user message", "answer", "target"]
         parts += [element("h2", heading), table(names, listed, numbers=(2,))]
     return parts
 
 
 def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> list[str]:
-    score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else format_number(rollout.reward)
-    mood = "bad" if rollout.failure or (rollout.reward or 0) <= 0 else "good" if (rollout.reward or 0) >= 1 else ""
+    score = mood = ""
+    if rollout.outcome == "not run":
+        score = rollout.outcome
+    elif rollout.failure is not None:
+        score, mood = rollout.failure.kind, "bad"
+    elif rollout.reward is not None:
+        score = format_number(rollout.reward)
+        mood = "bad" if rollout.reward <= 0 else "good" if rollout.reward >= 1 else ""
     title = rollout.title if rollout.task is not None else f"{rollout.title} {one.row + 1}"
     badges = [element("span", score, class_=f"ngv-badge {mood}")] if score else []
     badges += [element("span", "cut off", class_="ngv-badge mid")] if rollout.cut_off else []
@@ -176,8 +185,8 @@ def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> li
     ]
 
 
-def _make_navigation(index: Index, chosen: Sequence[_ChosenRow], position: int) -> Html:
-    links = [element("a", "Overview", href=f"../{_INDEX}"), element("span", index.name, class_="ngv-soft")]
+def _make_navigation(name: str, chosen: Sequence[_ChosenRow], position: int) -> Html:
+    links = [element("a", "Overview", href=f"../{_INDEX}"), element("span", name, class_="ngv-soft")]
     beside = (("prev", "‹ Previous", position - 1), ("next", "Next ›", position + 1))
     steps = [
         element("a", label, href=chosen[other].name, rel=rel)

@@ -108,6 +108,8 @@ def _render_numbers(overview: Overview, agent: AgentOverview | None) -> Html:
     if overview.n_scored:
         tiles.append(tile(f"{overview.n_scored:,}{requested}", "scored rollouts"))
         tiles.append(tile(f"{overview.n_failed:,}", "failed rollouts", bad=overview.n_failed > 0))
+    if overview.n_not_run:
+        tiles.append(tile(f"{overview.n_not_run:,}", "rollouts not run"))
     if agent is not None:
         if agent.mean_reward is not None:
             tiles.insert(0, tile(format_number(agent.mean_reward), "mean reward"))

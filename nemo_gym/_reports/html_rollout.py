@@ -67,6 +67,8 @@ def render_rollout(rollout: Rollout) -> Html:
 
 def render_reward(rollout: Rollout) -> Html:
     """Render the reward or the kind of failure, colored by how good it is."""
+    if rollout.outcome == "not run":
+        return element("span", "not run", class_="ngv-reward")
     if rollout.failure is not None:
         return element("span", f"failed: {rollout.failure.kind}", class_="ngv-reward bad")
     if rollout.reward is None:
@@ -98,7 +100,11 @@ def _render_header(rollout: Rollout) -> Iterator[Html]:
     facts = [element("span", f"{name} ", element("b", value)) for name, value in known.items() if value]
     if facts:
         yield element("div", *facts, class_="ngv-facts")
-    if failure := rollout.failure:
+    if rollout.outcome == "not run":
+        yield element(
+            "p", "The run was stopped while this rollout was in flight; `--resume` runs it.", class_="ngv-soft"
+        )
+    elif failure := rollout.failure:
         said = [f"at {failure.boundary}" if failure.boundary else ""]
         if failure.attempts is not None:
             said.append("1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts")
@@ -190,7 +196,7 @@ def _render_scoring(rollout: Rollout) -> Html | None:
     scoring = rollout.scoring
     parts = [_render_tool_calls(scoring, rollout.is_played), _render_target_and_answer(scoring, rollout.is_played)]
     if scoring.components:
-        heading = element("h3", "Numbers of the verifier" if scoring.is_task_known else "Numbers of the row")
+        heading = element("h3", "Scores from the verifier" if scoring.is_task_known else "Numbers in the row")
         tiles = [
             tile(("yes" if value else "no") if isinstance(value, bool) else format_number(value), name)
             for name, value in scoring.components

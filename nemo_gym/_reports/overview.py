@@ -7,11 +7,12 @@ Computed from the index alone, in a few seconds for hundreds of thousands of row
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -20,7 +21,7 @@ from nemo_gym._metrics.describe import Histogram, are_binary, make_histogram, me
 from nemo_gym._metrics.intervals import Interval, compute_interval_over_tasks
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.index import Index, ReportError
-from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR, read_failure_message
+from nemo_gym._reports.row_facts import CUT_OFF, FAILED, NOT_RUN, SCORED, TOOL_ERROR, read_failure_message
 from nemo_gym._reports.row_selection import group_rows, list_scored_rewards, pick_evenly, rate_passes
 from nemo_gym._reports.run_files import RunDescription, RunFiles
 from nemo_gym._results.aggregate import MetricRow, list_metric_rows
@@ -115,6 +116,8 @@ class Overview:
     n_scored: int
     n_failed: int
     """Rollouts without a reward despite one or more attempts, in this file and the failures file."""
+    n_not_run: int
+    """Rollouts that were in flight when the run was stopped, and that have neither reward nor failure since."""
     n_requested: int | None
     """From the run's own record, if there is one."""
     complete: bool
@@ -138,10 +141,12 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
     run_files = RunFiles(index)
     manifest = run_files.read_manifest()
     n_requested = None if manifest is None else manifest.counts.requested
-    reported = _read_reported_metrics(index.path) if is_run else {}
+    entries = _read_metrics_file(index.path) if is_run else []
+    reported = {_name_agent(entry): list_metric_rows(entry) for entry in entries}
+    task_fields = {str(name) for entry in entries for name in entry.get("task_fields") or ()}
     agents = []
     for number, (name, tasks) in enumerate(_group_by_agent(columns)):
-        computed = _compute_metrics(columns, tasks, n_requested if number == 0 else None, curves=is_run)
+        computed = _compute_metrics(columns, tasks, n_requested if number == 0 else None, task_fields, curves=is_run)
         agents.append(_summarize_agent(columns, name, tasks, _merge_metrics(reported.get(name, []), computed)))
     notes = []
     if columns.more_fields:
@@ -150,12 +155,18 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
     scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
     # The same rows every time, so that a plot does not change by itself.
     sample = scored if len(scored) <= _POINTS else sorted(random.Random(0).sample(scored, _POINTS))
-    failed = {key for source in (index, failures) if source is not None for key in _iter_keys(source, FAILED)}
+    sources = [source for source in (index, failures) if source is not None]
+    failed = {key for source in sources for key in _iter_keys(source, FAILED)}
+    not_run = {key for source in sources for key in _iter_keys(source, NOT_RUN)}
+    if failed or not_run:
+        failed.difference_update(_iter_keys(index, SCORED))
+        not_run.difference_update(failed, _iter_keys(index, SCORED))
     return Overview(
         n_rows=len(rows),
         n_tasks=len(set(columns.task[: len(rows)])),
         n_scored=len(scored),
-        n_failed=len(failed.difference(_iter_keys(index, SCORED)) if failed else failed),
+        n_failed=len(failed),
+        n_not_run=len(not_run),
         n_requested=n_requested,
         complete=progress.complete,
         n_problems=progress.n_problems,
@@ -238,9 +249,17 @@ def _summarize_agent(
 
 
 def _compute_metrics(
-    columns: Columns, tasks: Sequence[Sequence[int]], n_requested: int | None, *, curves: bool
+    columns: Columns,
+    tasks: Sequence[Sequence[int]],
+    n_requested: int | None,
+    task_fields: Collection[str],
+    *,
+    curves: bool,
 ) -> list[MetricRow]:
-    """Return the mean reward, with `curves` pass@k for the largest k, and the means of the verifier's numbers."""
+    """Return the mean reward, with `curves` pass@k for the largest k, and the means of the verifier's numbers.
+
+    `task_fields` are numbers that the rows only repeat from their tasks.
+    """
     intervals: dict[str, tuple[Interval, int]] = {}
     rewards = [found for rows in tasks if (found := list_scored_rewards(columns, rows))]
     if rewards:
@@ -252,7 +271,8 @@ def _compute_metrics(
         for name, interval in of_rewards.items():
             n = n_scored if name == MEAN_REWARD else count_rollouts(name, rewards, binary=binary)
             intervals[name] = interval, n
-    for name, values in list(columns.fields.items()):
+    for name in [name for name in columns.fields if name not in task_fields]:
+        values = columns.fields[name]
         # NaN is the only number that differs from itself.
         by_task = [
             [value for row in rows if (value := values[row]) == value and columns.flags[row] & SCORED] for rows in tasks
@@ -277,19 +297,24 @@ def _compute_metrics(
     ]
 
 
-def _read_reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
-    """Return each agent's metrics from the run's own metrics file; nothing if it is older than the rollouts."""
+def _read_metrics_file(rollouts: Path) -> list[dict[str, Any]]:
+    """Return each agent's entry in the run's own metrics file; nothing if it is older than the rollouts."""
     path = RunPaths.of(rollouts).aggregate_metrics
     try:
         stat = path.stat()
         if stat.st_size > _LARGEST_REPORTED_BYTES or stat.st_mtime_ns < rollouts.stat().st_mtime_ns:
-            return {}
+            return []
         entries = orjson.loads(path.read_bytes())
-        return {
-            str((entry.get("agent_ref") or {}).get("name") or NO_AGENT): list_metric_rows(entry) for entry in entries
-        }
+        for entry in entries:
+            list_metric_rows(entry)
+            _name_agent(entry)
+        return list(entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a file of ours
-        return {}
+        return []
+
+
+def _name_agent(entry: Mapping[str, Any]) -> str:
+    return str((entry.get("agent_ref") or {}).get("name") or NO_AGENT)
 
 
 def _merge_metrics(reported: Sequence[MetricRow], computed: Sequence[MetricRow]) -> list[MetricRow]:

@@ -9,11 +9,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nemo_gym._reports.index import Index
 from nemo_gym._reports.rollout import Preview, preview_row
-from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR
+from nemo_gym._reports.row_facts import CUT_OFF, TOOL_ERROR, RowOutcome, read_outcome
 from nemo_gym._reports.row_selection import (
     Filters,
     Groups,
@@ -62,7 +62,7 @@ class RowSummary:
     rollout: int
     agent: str | None
     reward: float | None
-    outcome: Literal["scored", "failed", "unscored"]
+    outcome: RowOutcome
     failure_kind: str | None
     finish_reason: str | None
     tool_calls: int
@@ -183,7 +183,7 @@ class Browser:
             rollout=columns.rollout[row],
             agent=columns.agents[columns.agent[row]] or None,
             reward=None if math.isnan(columns.reward[row]) else columns.reward[row],
-            outcome="failed" if flags & FAILED else "scored" if flags & SCORED else "unscored",
+            outcome=read_outcome(flags),
             failure_kind=columns.failures[columns.failure[row]] or None,
             finish_reason=columns.finishes[columns.finish[row]] or None,
             tool_calls=columns.tool_calls[row],

@@ -7,7 +7,7 @@ elsewhere.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from nemo_gym._reports.conversation import (
     Block,
@@ -23,12 +23,14 @@ from nemo_gym._reports.conversation import (
 from nemo_gym._reports.program_work import ProgramWork, read_program_work
 from nemo_gym._reports.row_facts import (
     Kind,
+    RowOutcome,
     iter_texts,
     read_cut_off,
     read_facts,
     read_failure_kind,
     read_failure_message,
     read_index,
+    read_outcome,
 )
 from nemo_gym._reports.scoring import METADATA_KEY, Scoring, iter_own_fields, read_scoring, read_targets, shorten
 from nemo_gym._reports.tokens import TokenSequence, read_tokens
@@ -77,7 +79,7 @@ class Rollout:
     title: str
     kind: Kind
     """The kind of file it is from."""
-    outcome: Literal["scored", "failed", "unscored"]
+    outcome: RowOutcome
     response_id: str | None
     model: str | None
     task: int | None
@@ -130,7 +132,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
     return Rollout(
         title=title,
         kind=facts.kind,
-        outcome="failed" if failure else "scored" if has_reward else "unscored",
+        outcome=read_outcome(facts.flags),
         response_id=as_text(response.get("id")),
         model=as_text(response.get("model")) or as_text(params.get("model")),
         task=task,

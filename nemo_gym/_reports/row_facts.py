@@ -15,9 +15,13 @@ import orjson
 from nemo_gym._results.rows import read_agent_name
 from nemo_gym._rollouts.incidents import LENGTH, is_cut_by_length
 from nemo_gym._util.json_shapes import as_mapping, as_text
+from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import (
     BOOKKEEPING_PREFIX,
     FAILURE_KEY,
+    FAILURE_KIND_KEY,
+    FAILURE_REASON_KEY,
+    MASK_SAMPLE_KEY,
     MODEL_CALL_CAPTURE_KEY,
     NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
@@ -31,11 +35,12 @@ from nemo_gym._util.row_keys import (
 )
 
 Kind = Literal["rollouts", "inputs", "failures", "profile", "dataset", "other"]
+RowOutcome = Literal["scored", "failed", "not run", "unscored"]
 KINDS: tuple[Kind, ...] = ("rollouts", "inputs", "failures", "profile", "dataset", "other")
 MEAN_REWARD_KEYS = ("mean/reward", "avg_reward")
 """Where a profiled task keeps its mean reward, in either format."""
 
-SCORED, FAILED, TOKENS, UNNUMBERED, TOOL_ERROR, CUT_OFF = 1, 2, 4, 8, 16, 32
+SCORED, FAILED, TOKENS, UNNUMBERED, TOOL_ERROR, CUT_OFF, NOT_RUN = 1, 2, 4, 8, 16, 32, 64
 
 NUMBER_TYPES = frozenset({int, float, bool})
 _LARGEST_INDEX = 1 << 31
@@ -105,7 +110,11 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
     kind = _detect_kind(row, failure, bool(response), bool(params))
     reward = _read_reward(row, kind)
     tools, tool_calls, length, flags = _measure_output(response.get("output"))
-    flags |= FAILED if failure else 0 if math.isnan(reward) else SCORED
+    if failure:
+        # A run that is stopped cancels what is in flight: that has not failed, and `--resume` runs it.
+        flags |= NOT_RUN if failure == "cancelled" else FAILED
+    elif not math.isnan(reward):
+        flags |= SCORED
     flags |= (CUT_OFF if cut_off else 0) | (TOOL_ERROR if row.get(NG_TOOL_ERRORS_KEY) else 0)
     task = read_index(row, TASK_INDEX_KEY_NAME)
     if task is None and kind in ("rollouts", "failures"):
@@ -131,7 +140,9 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
         {
             name: _to_float(value)
             for name, value in row.items()
-            if type(value) in NUMBER_TYPES and name != REWARD_KEY_NAME and not name.startswith(BOOKKEEPING_PREFIX)
+            if type(value) in NUMBER_TYPES
+            and name not in (REWARD_KEY_NAME, MASK_SAMPLE_KEY)
+            and not name.startswith(BOOKKEEPING_PREFIX)
         },
     )
 
@@ -145,13 +156,24 @@ def read_index(row: Mapping[str, Any], key: str) -> int | None:
 def read_failure_kind(row: Mapping[str, Any]) -> str:
     """Return why a row has no reward that counts; empty for one that did not fail."""
     named = row.get(NG_FAILURE_CLASS_KEY) or as_mapping(row.get(FAILURE_KEY)).get("kind")
+    if not named and has_no_measurement(row):
+        named = row.get(FAILURE_KIND_KEY) or MASK_SAMPLE_KEY
     return named if isinstance(named, str) else "unknown" if named else ""
 
 
 def read_failure_message(row: Mapping[str, Any]) -> str:
     """Return what a failed row says went wrong."""
     message = as_mapping(row.get(FAILURE_KEY)).get("message") or row.get(NG_FAILURE_JUDGE_ERROR_KEY)
-    return as_text(message) or ""
+    return as_text(message) or as_text(row.get(FAILURE_REASON_KEY)) or ""
+
+
+def read_outcome(flags: int) -> RowOutcome:
+    """Return what became of the rollout whose row has `flags`."""
+    if flags & FAILED:
+        return "failed"
+    if flags & NOT_RUN:
+        return "not run"
+    return "scored" if flags & SCORED else "unscored"
 
 
 def read_cut_off(row: Mapping[str, Any]) -> str:

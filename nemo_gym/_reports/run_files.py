@@ -7,7 +7,7 @@ masked again.
 
 import copy
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -120,6 +120,19 @@ def find_run_paths(path: Path) -> RunPaths:
     return RunPaths.of(path)
 
 
+def label_files(paths: Sequence[Path]) -> list[str]:
+    """Return what to call each file: its name, with as many of its folders as tell it from another of that name."""
+    named = [path.resolve().parts for path in paths]
+    labels = []
+    for parts in named:
+        others = {other for other in named if other != parts}
+        length = 1
+        while any(other[-length:] == parts[-length:] for other in others):
+            length += 1
+        labels.append("/".join(parts[-length:]))
+    return labels
+
+
 def open_failures(index: Index, user_cache_dir: Path | None = None) -> Index | None:
     """Open the failures file of the same run; None if there is none or nothing failed."""
     path = find_run_paths(index.path).failures
@@ -206,5 +219,5 @@ def _describe_outcome(manifest: Manifest) -> str:
     counts, has_ended = manifest.counts, manifest.status != "running"
     parts = [f"{counts.scored:,} of {counts.requested:,} scored"] if has_ended else []
     parts += [f"{counts.failed:,} failed"] if counts.failed else []
-    parts += [f"{counts.not_played:,} not played"] if counts.not_played and has_ended else []
+    parts += [f"{counts.not_played:,} not run"] if counts.not_played and has_ended else []
     return f"{manifest.status}: {', '.join(parts)}" if parts else manifest.status

@@ -19,11 +19,23 @@ from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     BULKY_KEYS,
+    FAILURE_KIND_KEY,
+    FAILURE_REASON_KEY,
+    MASK_SAMPLE_KEY,
     REWARD_KEY_NAME,
 )
 
 METADATA_KEY = "verifier_metadata"
-_NOT_SCORING = BULKY_KEYS | {REWARD_KEY_NAME, AGENT_REF_KEY_NAME, *MEAN_REWARD_KEYS, "rollout_infos", "sample"}
+_NOT_SCORING = BULKY_KEYS | {
+    REWARD_KEY_NAME,
+    AGENT_REF_KEY_NAME,
+    MASK_SAMPLE_KEY,
+    FAILURE_KIND_KEY,
+    FAILURE_REASON_KEY,
+    *MEAN_REWARD_KEYS,
+    "rollout_infos",
+    "sample",
+}
 _TARGET = re.compile(r"^(expected|correct|gold|golden|reference|target|ground_truth)(_|$)")
 _LIKELY_TARGET = ("answer", "answers", "label", "solution")
 """A target in a task; in a rollout's row it may be what the verifier extracted."""

@@ -6,6 +6,7 @@ confidence intervals are always ours. Calling servers is left to the caller.
 """
 
 import functools
+import itertools
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_confidence, count_expected
-from nemo_gym._metrics.describe import format_number
+from nemo_gym._metrics.describe import format_number, to_finite
 from nemo_gym._metrics.pass_at_k import AVERAGE, MAJORITY, N_SCORED, N_TASKS, PASS, select_highest_k, select_means
 from nemo_gym._metrics.profile import make_entry
 from nemo_gym._metrics.rollouts import group_by_task
@@ -24,12 +25,13 @@ from nemo_gym._results.rows import AgentRollouts, Incidents, format_scored, read
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, BOOKKEEPING_PREFIX
 
 Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
+_COMPARED_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class AgentAggregate:
     """Crashed tools and early ends among the scored rollouts."""
     encoded_tasks: Callable[[], Iterable[bytes]]
     """The metrics of every task as JSON, made when they are asked for: they are larger than all else together."""
+    task_fields: tuple[str, ...] = ()
+    """Numbers that the rollouts only repeat from their tasks: they say nothing about the agent."""
 
     def head(self) -> dict[str, Any]:
         """Return the entry of the agent without its tasks."""
@@ -82,6 +86,7 @@ class AgentAggregate:
             "agent_metrics": self.agent_metrics,
             "key_metrics": self.key_metrics,
             "confidence": self.confidence,
+            **({"task_fields": self.task_fields} if self.task_fields else {}),
             **self.incidents.as_json(),
         }
 
@@ -120,6 +125,23 @@ async def aggregate_with(
             one.rows.clear()
             aggregates.append(await in_thread(_aggregate, one, known, answer_keys or {}, own))
     return aggregates
+
+
+def find_task_fields(plan: Path, rollouts: Path) -> list[str]:
+    """Return the numbers that rollouts only repeat from their tasks, judged by the first rows of both files."""
+    if not plan.is_file() or not rollouts.is_file():
+        return []
+    planned = {line.key[0]: line.row for line in itertools.islice(read_results(plan), _COMPARED_ROWS)}
+    repeated: dict[str, bool] = {}
+    for line in itertools.islice(read_results(rollouts), _COMPARED_ROWS):
+        task = planned.get(line.key[0])
+        if task is None:
+            continue
+        for name, value in line.row.items():
+            if to_finite(value) is not None and not name.startswith(BOOKKEEPING_PREFIX):
+                # A verifier may give a field of the task a value of its own.
+                repeated[name] = repeated.get(name, True) and name in task and task[name] == value
+    return [name for name, is_repeated in repeated.items() if is_repeated]
 
 
 def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAggregate]) -> Path:
@@ -228,7 +250,10 @@ class MetricRow:
 
 
 def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
-    """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics."""
+    """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics.
+
+    What the rollouts only repeat from their tasks has none.
+    """
     confidence = entry.get("confidence") or {}
     names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
     for pattern in (PASS, AVERAGE, MAJORITY):
@@ -236,6 +261,7 @@ def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
     # A number that is too large for a float has no row.
     rows = [_make_metric_row(name, confidence[name]) for name in names if confidence[name]["estimate"] is not None]
     agent_metrics = entry.get("agent_metrics") or {}
+    names += [f"mean/{field}" for field in entry.get("task_fields") or ()]
     for name, value in (entry.get("key_metrics") or {}).items():
         if name in names or type(value) not in (int, float) or name.endswith((f"/{N_SCORED}", f"/{N_TASKS}")):
             continue

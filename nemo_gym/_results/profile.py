@@ -87,6 +87,12 @@ def write_profile(
     `agents`: what the rollouts file holds, where the caller has read it already. ResultsError unless every planned
     rollout was scored and no other; with `allow_partial`, some may be missing.
     """
+    if not os.path.exists(inputs):
+        raise ResultsError(
+            f"there is no {os.fspath(inputs)!r} for the rollouts in {os.fspath(rollouts)!r}.\n"
+            "It is the plan of the run, with every task as often as it was to run; `gym eval run` writes it next to "
+            "its rollouts.\nhint: profile rollouts where the run wrote them, or name the plan with `--inputs FILE`"
+        )
     plan = _read_plan(inputs)
     by_agent = [agent.rollouts for agent in (read_rollouts([rollouts]) if agents is None else agents)]
     scored = by_agent[0] if len(by_agent) == 1 else sorted(chain.from_iterable(by_agent), key=itemgetter(0))

@@ -25,9 +25,9 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_FACTS, RESPONSE_KEY_NAME
+from nemo_gym.failure_kinds import JUDGE_FAILED
 
 UNSAFE_PREFIX = "unsafe_"
-JUDGE_FAILED = "judge_failed"
 STATELESS = "stateless"
 _MOST_NAMED = 10
 _BUFFER_BYTES = 1 << 14

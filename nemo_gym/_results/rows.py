@@ -20,6 +20,7 @@ from nemo_gym._rollouts.incidents import pick_tool_errors
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.jsonl import parse_lines
+from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BULKY_KEYS,
@@ -137,9 +138,12 @@ def read_agent_name(row: Mapping[str, Any]) -> str | None:
 
 
 def read_reward(row: Row) -> float | None:
-    """Return the reward of a scored rollout; None for a row that says it failed, or has no number for a reward."""
+    """Return the reward of a scored rollout.
+
+    None for a row that says that it failed, or that its reward is no measurement, or that has no number for a reward.
+    """
     reward = row.get(REWARD_KEY_NAME)
-    if row.get(NG_FAILURE_CLASS_KEY) or not isinstance(reward, (int, float)):
+    if row.get(NG_FAILURE_CLASS_KEY) or has_no_measurement(row) or not isinstance(reward, (int, float)):
         return None
     return float(reward)
 

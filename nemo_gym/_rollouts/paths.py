@@ -110,7 +110,11 @@ def _acquire_lock(paths: RunPaths) -> int:
             paths.lock.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise write_error(paths.lock, error, "choose an output in a folder that you can write to") from error
+            folder = paths.output.parent
+            hint = "choose an output in a folder that you can write to"
+            if isinstance(error, FileExistsError | NotADirectoryError):
+                hint = f"{str(folder)!r} is not a folder; choose an output in one that you can write to"
+            raise write_error(paths.output, error, hint) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

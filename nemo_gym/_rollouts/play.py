@@ -36,8 +36,12 @@ from nemo_gym._transport.retries import NOT_NOW_RUN_STATUSES, RETRIES, RetryRule
 from nemo_gym._transport.retries import RetryRule as RetryRule
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
+    FAILURE_KIND_KEY,
+    FAILURE_REASON_KEY,
+    MASK_SAMPLE_KEY,
     NG_FAILURE_CLASS_KEY,
     NG_FAILURE_JUDGE_ERROR_KEY,
     NG_NO_PERSIST_KEY,
@@ -47,10 +51,10 @@ from nemo_gym._util.row_keys import (
     REWARD_KEY_NAME,
 )
 from nemo_gym.errors import GymError, ToolCrashed
+from nemo_gym.failure_kinds import JUDGE_FAILED
 
 # Agents that report a failure in their result put the message under one of these.
 _MESSAGE_KEYS = (NG_FAILURE_JUDGE_ERROR_KEY, "_ng_failure_message")
-_JUDGE_FAILED = "judge_failed"
 _PAUSE_IN_WORDS = re.compile(
     r"(?:retry[-_ ]after|try again in)\W{0,4}(?P<n>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|m(?:in(?:ute)?s?)?\b)?",
     re.IGNORECASE,
@@ -272,11 +276,20 @@ def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
     """Return the failure that a result reports about itself."""
     failure_class = result.get(NG_FAILURE_CLASS_KEY)
     if not failure_class and not result.get(NG_NO_PERSIST_KEY):
-        return None
+        return _read_masked_reward(result)
     words = next((str(result[key]) for key in _MESSAGE_KEYS if result.get(key)), "")
     named = str(failure_class) if failure_class else "the agent asks that this result be kept nowhere"
-    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else pick_kind(str(failure_class), "agent")
+    kind: FailureKind = "verifier" if failure_class == JUDGE_FAILED else pick_kind(str(failure_class), "agent")
     return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
+
+
+def _read_masked_reward(result: Row) -> Failure | None:
+    """Return the failure of a result whose verifier says that its reward is no measurement."""
+    if not has_no_measurement(result):
+        return None
+    named = str(result.get(FAILURE_KIND_KEY) or MASK_SAMPLE_KEY)
+    reason = str(result.get(FAILURE_REASON_KEY) or "the verifier says that this reward is no measurement")
+    return Failure(pick_kind(named, "verifier"), "/verify", not result.get(NG_TERMINAL_KEY), f"{named}: {reason}")
 
 
 def _explain_error(error: BaseException, boundary: str) -> Failure:

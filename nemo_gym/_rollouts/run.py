@@ -8,7 +8,7 @@
             await collect(run.rows, …)        dispatch  bounded, adaptive, stoppable (`dispatch`, `limiter`, `control`)
                                               play      every row gets an outcome (`play`)
                                               record    one line per outcome, durable
-            journal.counts                    account   requested = scored + failed + not played
+            journal.counts                    account   requested = scored + failed + not run
 
 `run.rows` hands out rows one by one to whoever has room for another rollout; outcomes come back to one place, the loop
 of `collect`, which alone writes to the journal. What runs a row in between, a player in this process or a worker

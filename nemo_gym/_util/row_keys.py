@@ -12,6 +12,7 @@ RESPONSES_CREATE_PARAMS_KEY_NAME = "responses_create_params"
 RESPONSE_KEY_NAME = "response"
 AGENT_REF_KEY_NAME = "agent_ref"
 SKILLS_REF_KEY_NAME = "skills_ref"
+TASK_SOURCE_KEY_NAME = "task_source"
 PROMPT_CONFIG_USED_KEY_NAME = "prompt_config_used"
 REWARD_KEY_NAME = "reward"
 
@@ -60,6 +61,9 @@ TOKEN_DRIFT_KEY = "_ng_token_drift"
 """What was done to the tokens of a row so that they extend each other: `nemo_gym._training.handover`."""
 MASK_SAMPLE_KEY = "mask_sample"
 """True in a row that must not be trained on; trainers read it."""
+FAILURE_KIND_KEY = "failure_kind"
+FAILURE_REASON_KEY = "failure_reason"
+"""What a verifier says about a reward that is no measurement: a name of `nemo_gym.failure_kinds`, and a sentence."""
 RESPONSE_FACTS = (TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY, MASK_SAMPLE_KEY, NG_POLICY_VERSIONS_KEY)
 """What a row says of its response, whoever scores it: its tokens, and the weights that wrote it."""
 ENDING_KEYS = frozenset(

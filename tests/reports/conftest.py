@@ -21,7 +21,7 @@ def opened() -> Iterator[Callable[..., Index]]:
 
         def opened(path: Path, **options: Any) -> Index:
             index = stack.enter_context(open_index(path, **options))
-            assert index.wait(20)
+            assert index.wait(300)
             return index
 
         yield opened

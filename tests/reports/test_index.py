@@ -54,7 +54,7 @@ def test_growth_is_noticed_without_being_asked(write, opened, rollout):
     with open(path, "ab") as file:
         file.write(orjson.dumps(rollout(1)) + b"\n")
     with index._changed:
-        assert index._changed.wait_for(lambda: index.n_rows == 2, timeout=20)
+        assert index._changed.wait_for(lambda: index.n_rows == 2, timeout=300)
 
 
 def test_a_torn_end_that_a_resumed_run_cuts_off_does_not_start_all_over(write, opened, rollout):
@@ -101,7 +101,7 @@ def test_a_large_file_is_cached_beside_it(write, opened, rollout, monkeypatch, t
     monkeypatch.setattr(index_module, "CACHED_FROM_BYTES", 1)
     path = write("r.jsonl", [rollout(0, tools=("search",), overlap=0.5), b"{oops", rollout(1, agent="b")])
     with open_index(path) as first:
-        assert first.wait(20)
+        assert first.wait(300)
     assert (tmp_path / ".r.jsonl.ngview").is_file()
     again = opened(path)
     assert again.progress.from_cache
@@ -125,7 +125,7 @@ def test_a_cache_of_another_file_is_not_believed(write, opened, rollout, monkeyp
     monkeypatch.setattr(index_module, "CACHED_FROM_BYTES", 1)
     path = write("r.jsonl", [rollout(0), rollout(1)])
     with open_index(path) as index:
-        assert index.wait(20)
+        assert index.wait(300)
     write("r.jsonl", [rollout(5), rollout(6), rollout(7)])
     again = opened(path)
     assert not again.progress.from_cache
@@ -143,7 +143,7 @@ def test_a_cut_off_cache_is_ignored(write, opened, rollout, tmp_path, monkeypatc
     monkeypatch.setattr(index_module, "CACHED_FROM_BYTES", 1)
     path = write("r.jsonl", [rollout(0), rollout(1)])
     with open_index(path) as index:
-        assert index.wait(20)
+        assert index.wait(300)
     cached = tmp_path / ".r.jsonl.ngview"
     cached.write_bytes(cached.read_bytes()[:-5])
     again = opened(path)
@@ -157,10 +157,10 @@ def test_where_the_folder_cannot_be_written_to_another_one_takes_the_cache(write
     (tmp_path / ".r.jsonl.ngview").mkdir()  # nothing can be renamed onto a folder
     elsewhere = tmp_path / "cache"
     with open_index(path, user_cache_dir=elsewhere) as index:
-        assert index.wait(20)
+        assert index.wait(300)
     assert len(list(elsewhere.glob("*.ngview"))) == 1
     with open_index(path, user_cache_dir=elsewhere) as index:
-        assert index.wait(20)
+        assert index.wait(300)
         assert index.progress.from_cache
 
 

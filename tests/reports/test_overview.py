@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from nemo_gym._reports import overview
 from nemo_gym._reports.html_files import render_overview
+from nemo_gym._reports.html_rollout import render_rollout
 from nemo_gym._reports.overview import ALL_AGENTS, TokenUsage, make_overview
+from nemo_gym._reports.rollout import read_rollout
 from nemo_gym._reports.row_selection import pick_evenly
 from nemo_gym._reports.run_files import open_failures
 from tests.support.measured import aggregate_files
@@ -88,7 +90,7 @@ def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, fa
     write("r_failures.jsonl", [failed(0), failed(2, message="deadline"), failed(3, kind="verifier")])
     index = opened(path)
     with open_failures(index) as failures:
-        failures.wait(20)
+        failures.wait(300)
         report = make_overview(index, failures)
     found = {one.kind: (one.count, one.n_unresolved, one.examples, one.in_failures_file) for one in report.failures}
     assert found == {
@@ -97,6 +99,18 @@ def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, fa
         "verifier": (1, 1, ["too late"], True),
     }
     assert (report.n_failed, report.n_scored) == (3, 1), "task 0 has a reward"
+
+
+def test_what_a_stopped_run_canceled_was_not_run_and_has_not_failed(write, opened, rollout, failed):
+    index = opened(write("r.jsonl", [rollout(0), rollout(1)]))
+    canceled = [failed(task, kind="cancelled") for task in (1, 2, 3)]
+    failures = opened(write("r_failures.jsonl", [*canceled, failed(3)]))
+    overview = make_overview(index, failures)
+    assert (overview.n_scored, overview.n_failed, overview.n_not_run) == (2, 1, 1)
+    assert [one.kind for one in overview.failures] == ["timeout"]
+    assert read_rollout(failures.read_row(0)).outcome == "not run"
+    assert "not run" in render_rollout(read_rollout(failures.read_row(0)))
+    assert "failed" not in render_rollout(read_rollout(failures.read_row(0)))
 
 
 def test_a_run_without_failures_has_no_failures_file(write, opened, rollout):

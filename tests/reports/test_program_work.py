@@ -136,7 +136,7 @@ def test_changes_and_the_end_of_the_program_are_shown(played):
     assert ("class", "ngv-removed") in page.attributes
     assert "exit code 3time 1.2 smodel calls 4The end of stdoutprintedThe end of stderrcomplained" in said
     assert 'Artifacts (1)log/session.jsonl9{"a": 1}\n' in said
-    assert "Numbers of the row" not in said
+    assert "Numbers in the row" not in said
 
 
 def test_a_program_that_changed_nothing_and_was_ended_says_so(played):

@@ -14,7 +14,7 @@ def test_a_generated_file_is_a_run_of_about_3_kb_a_row(tmp_path, opened):
     assert index.n_rows == rows
     assert 2500 < path.stat().st_size / rows < 4000
     with open_failures(index) as failures:
-        failures.wait(20)
+        failures.wait(300)
         report = make_overview(index, failures)
     assert (report.n_problems, sum(one.count for one in report.failures)) == (0, 6)
     assert report.n_tasks == -(-rows // 8)

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from nemo_gym._reports.query import Browser
-from nemo_gym._reports.run_files import RunFiles, describe_run
+from nemo_gym._reports.run_files import RunFiles, describe_run, label_files
 from nemo_gym._rollouts.manifest import Counts, GitState, InputIdentity, Manifest, write_manifest
 
 _KEY = "sk-this-must-never-be-seen"
@@ -106,3 +106,17 @@ def test_the_name_under_which_a_model_answered_is_used_where_the_config_has_none
 def test_a_manifest_that_cannot_be_read_is_left_out(run, tmp_path):
     (tmp_path / "r_run.json").write_text("{")
     assert run[1].describe() is None
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (["a/r.jsonl"], ["r.jsonl"]),
+        (["a/r.jsonl", "b/s.jsonl"], ["r.jsonl", "s.jsonl"]),
+        (["a/r.jsonl", "b/r.jsonl", "b/s.jsonl"], ["a/r.jsonl", "b/r.jsonl", "s.jsonl"]),
+        (["a/run/r.jsonl", "b/run/r.jsonl"], ["a/run/r.jsonl", "b/run/r.jsonl"]),
+        (["a/r.jsonl", "a/r.jsonl"], ["r.jsonl", "r.jsonl"]),
+    ],
+)
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, paths, labels):
+    assert label_files([tmp_path / path for path in paths]) == labels

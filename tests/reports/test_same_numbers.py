@@ -109,9 +109,9 @@ def write_run(folder: Path, played: list[Played]) -> Path:
 
 def shown_in_viewer(path: Path) -> tuple[list[Any], int]:
     with open_index(path) as index:
-        assert index.wait(20)
+        assert index.wait(300)
         with open_failures(index) or nullcontext() as failures:
-            assert failures is None or failures.wait(20)
+            assert failures is None or failures.wait(300)
             report = make_overview(index, failures)
     rows = [(agent.agent, row) for agent in report.agents if agent.agent != ALL_AGENTS for row in agent.metrics]
     return rows, report.n_failed

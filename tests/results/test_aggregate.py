@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of a run from its files."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from nemo_gym._results.aggregate import (
     Requested,
     aggregate_rollouts,
     aggregate_with,
+    find_task_fields,
     list_metric_rows,
     write_aggregates,
 )
@@ -150,3 +153,19 @@ def test_a_metric_of_a_category_shows_what_it_rests_on_and_never_the_whole():
         "hard/pass@1/accuracy": "8",
         "own": "",
     }
+
+
+def test_what_a_rollout_only_repeats_from_its_task_is_no_metric(write, result):
+    tasks = [{"secret": 7, "level": 0, "hint": "x"}, {"secret": 9, "level": 0, "hint": "y"}]
+    plan = write("plan.jsonl", [{"_ng_task_index": at, **task} for at, task in enumerate(tasks)])
+    # The verifier adds a number of its own, and gives `level` another value.
+    scored = [{**result(at, 0, 1.0), **task, "level": at, "steps": 3} for at, task in enumerate(tasks)]
+    rollouts = write("r.jsonl", scored)
+    assert find_task_fields(plan, rollouts) == ["secret"]
+    assert find_task_fields(plan.with_name("absent.jsonl"), rollouts) == []
+    [one] = aggregate_files([rollouts])
+    assert one.agent_metrics["mean/secret"] == 8
+    shown = {row.name for row in list_metric_rows(replace(one, task_fields=("secret",)).head())}
+    assert {"mean/reward", "mean/level", "mean/steps"} <= shown
+    assert "mean/secret" not in shown
+    assert "mean/secret" in {row.name for row in list_metric_rows(one.head())}

@@ -78,7 +78,7 @@ def test_a_pipe_is_read_as_it_comes_even_byte_by_byte(tmp_path, packed):
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_standard_input_is_an_input(name):
     code = f"from nemo_gym._rollouts.inputs import read_input; print(list(read_input({name!r})))"
-    done = subprocess.run([sys.executable, "-c", code], input=CONTENT, capture_output=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], input=CONTENT, capture_output=True, check=True, timeout=300)
     assert eval(done.stdout) == LINES
 
 

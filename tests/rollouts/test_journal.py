@@ -241,7 +241,7 @@ def test_a_real_full_disk_leaves_a_run_that_can_be_resumed(tmp_path):
         assert 10 < len(rows(paths.output)) < 60
         assert repair(paths.output) is None
     finally:
-        subprocess.run(["umount", str(disk)], check=True, timeout=60)
+        subprocess.run(["umount", str(disk)], check=True, timeout=300)
 
 
 def test_a_disk_that_refuses_to_keep_what_it_took_stops_the_run(tmp_path, monkeypatch):

@@ -119,7 +119,7 @@ def test_a_manifest_compares_equal_to_itself_after_a_round_trip(tmp_path):
 def test_the_state_of_the_code_is_its_commit_and_whether_files_differ_from_it(tmp_path):
     def git(*arguments):
         who = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True, capture_output=True, timeout=60)
+        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True, capture_output=True, timeout=300)
 
     git("init", "-q")
     (tmp_path / "a").write_text("1")

@@ -55,8 +55,8 @@ def test_a_disk_without_room_for_the_holders_name_can_be_locked_all_the_same(tmp
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_an_output_whose_folder_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RunFileError, match=r"file/r_run\.lock could not be written"), \
+    with pytest.raises(RunFileError, match=r"file/r\.jsonl could not be written"), \
             lock_run(RunPaths.of(tmp_path / "file" / "r.jsonl")):  # fmt: skip
         pass

@@ -18,6 +18,7 @@ from nemo_gym.base_responses_api_agent import Body, SimpleResponsesAPIAgent
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import raise_for_status
 from nemo_gym.testing import reply, running, scripted_model
+from tests.support.clock import skip_time
 
 ROW = {
     "responses_create_params": {"input": "hi"},
@@ -194,10 +195,13 @@ async def test_the_deadline_is_for_all_attempts_and_tells_what_failed_before():
 
     async def fail_then_hang(agent, row):
         answer = next(answers, None)
-        return answer or await asyncio.Event().wait()
+        if answer is not None:
+            return answer
+        skip_time(600)
+        return await asyncio.Event().wait()
 
     rules = RetryRules(by_kind={"model_endpoint": RetryRule(3, 0.001)})
-    outcome = await player(fail_then_hang, timeout_s=0.5, retries=rules).play(ROW)
+    outcome = await player(fail_then_hang, timeout_s=600, retries=rules).play(ROW)
     assert (outcome.failure.kind, outcome.attempts) == ("timeout", 2)
     assert "model_endpoint: answered 500" in outcome.failure.message
 
@@ -272,6 +276,35 @@ async def test_a_result_that_says_it_failed_is_never_scored_and_is_kept(said, ki
 
 async def test_routing_keys_that_are_empty_route_nothing():
     said = {"_ng_failure_class": None, "_ng_no_persist": False, "_ng_failure_terminal": False}
+    outcome, _ = await played(Answer({"reward": 1.0, **said}))
+    assert isinstance(outcome, Scored)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        ({"failure_kind": "session_lost", "failure_reason": "gone"}, "session_lost", "session_lost: gone"),
+        ({"failure_kind": "provider_oom_killed"}, "verifier", "provider_oom_killed: "),
+        ({}, "verifier", "mask_sample: "),
+    ],
+)
+async def test_a_reward_that_its_verifier_masks_is_a_failure_and_no_score(said, kind, message):
+    outcome, _ = await played(Answer({"reward": 0.0, "mask_sample": True, **said}))
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.kind == kind
+    assert outcome.failure.message.startswith(message)
+    assert outcome.result["mask_sample"] is True
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mask_sample": False},
+        {"mask_sample": False, "failure_kind": "agent_timeout"},
+        {"mask_sample": True, "_ng_token_capture": {"records": []}},
+    ],
+)
+async def test_a_reward_that_was_measured_counts_whatever_else_went_wrong(said):
     outcome, _ = await played(Answer({"reward": 1.0, **said}))
     assert isinstance(outcome, Scored)
 

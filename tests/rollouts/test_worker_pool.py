@@ -82,7 +82,7 @@ async def play_all(pool, tasks):
 
 
 async def wait_until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         while not condition():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0)
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym.sandbox.utils import rewrite_image
+from nemo_gym.sandbox.utils import CPU_CAP_ENV_VARS, cpu_cap_env, rewrite_image
 
 NAMES = st.text("abc/.:", max_size=8)
 
@@ -42,3 +42,17 @@ def test_a_rule_that_lacks_a_part_is_named():
 def test_what_comes_out_is_one_replacement_and_the_rest_of_the_image(image, pairs):
     expected = next((target + image[len(prefix) :] for prefix, target in pairs if image.startswith(prefix)), image)
     assert rewrite_image(image, [{"from": prefix, "to": target} for prefix, target in pairs]) == expected
+
+
+@pytest.mark.parametrize(("cpu", "cores"), [(0.5, "1"), (1, "1"), (2.9, "2"), (16, "16")])
+def test_programs_are_told_to_keep_to_whole_cores_and_at_least_one(cpu, cores):
+    assert cpu_cap_env(cpu) == dict.fromkeys(CPU_CAP_ENV_VARS, cores)
+
+
+def test_without_a_limit_programs_are_told_nothing():
+    assert cpu_cap_env(None) == {}
+
+
+def test_make_is_not_told():
+    assert len(CPU_CAP_ENV_VARS) == 19
+    assert "MAKEFLAGS" not in CPU_CAP_ENV_VARS
