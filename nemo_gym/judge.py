@@ -18,17 +18,26 @@ from pydantic import BaseModel
 from nemo_gym import grading
 from nemo_gym._serving.guard import json_reply
 from nemo_gym._util import aio
-from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
+from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.row_keys import (
+    FAILURE_KIND_KEY,
+    FAILURE_REASON_KEY,
+    MASK_SAMPLE_KEY,
+    NG_FAILURE_CLASS_KEY,
+    NG_FAILURE_JUDGE_ERROR_KEY,
+    REWARD_KEY_NAME,
+)
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym._wire.schema.errors import explain_unanswered_response
 from nemo_gym.errors import JudgeError as JudgeError
+from nemo_gym.failure_kinds import JUDGE_FAILED as JUDGE_FAILED
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
 LOG = logging.getLogger(__name__)
 
-JUDGE_FAILED = "judge_failed"
 _QUOTED_CHARS = 200
+_LONGEST_REASON = 2000
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
@@ -167,8 +176,8 @@ async def reraise_judge_errors(coro: Awaitable[T]) -> T:
 def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Make a `verify` handler answer 200 when `fn` raises JudgeError, so that the rollout is kept and judged later.
 
-    The reply is the request with reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take `body`,
-    `request` and `response` in any order; FastAPI sees the same signature as before.
+    The reply is the request with a masked reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take
+    `body`, `request` and `response` in any order; FastAPI sees the same signature as before.
     """
     call = fn if inspect.iscoroutinefunction(fn) else functools.partial(aio.in_thread, fn)
     signature = resolve_signature(fn)
@@ -189,11 +198,18 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 
 def _build_failure(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
+    row = body.model_dump(mode="json") if body is not None else {}
+    reason = str(error)[:_LONGEST_REASON]
     return {
-        **(body.model_dump(mode="json") if body is not None else {}),
+        **row,
         REWARD_KEY_NAME: 0.0,
+        MASK_SAMPLE_KEY: True,
+        FAILURE_KIND_KEY: JUDGE_FAILED,
+        FAILURE_REASON_KEY: reason,
+        # Where trainers looked for the mask before it had a field of its own.
+        "instance_config": {**as_mapping(row.get("instance_config")), MASK_SAMPLE_KEY: True},
         NG_FAILURE_CLASS_KEY: JUDGE_FAILED,
-        NG_FAILURE_JUDGE_ERROR_KEY: str(error),
+        NG_FAILURE_JUDGE_ERROR_KEY: reason,
     }
 
 

@@ -16,6 +16,7 @@ import aiohttp
 from nemo_gym._inprocess.registry import App, HostedApp, InProcessCall, Message
 from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._transport import http
+from nemo_gym._transport.callers import IN_PROCESS
 from nemo_gym._transport.deadline import await_within
 
 CALL_ARGUMENTS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
@@ -109,6 +110,7 @@ def build_scope(
         "client": ("127.0.0.1", 0),
         "server": address,
         "state": {},
+        IN_PROCESS: True,
     }
 
 

@@ -135,9 +135,12 @@ class LazyCookies(Mapping[str, Any]):
 # --- reading a reply of either kind -----------------------------------------------------------------------------------
 
 
-async def raise_error_status(response: Any) -> None:
-    """Raise a ClientResponseError for an error status, with the body in `response_content`."""
-    body = await _read_body(response) or b""
+async def raise_error_status(response: Any, content: bytes | None = None) -> None:
+    """Raise a ClientResponseError for an error status, with the body in `response_content`.
+
+    `content` is the body, if it has been read already.
+    """
+    body = content if content is not None else await _read_body(response) or b""
     request_line = _request_line(response)
     try:
         response.raise_for_status()
@@ -146,7 +149,8 @@ async def raise_error_status(response: Any) -> None:
             error.response_content = body  # type: ignore[attr-defined]
             raise
         failure = response.headers.get(HEADER, "")
-        raise ServerResponseError(*request_line, error.status, error.message, body, failure) from error
+        retry_after = response.headers.get("retry-after", "")
+        raise ServerResponseError(*request_line, error.status, error.message, body, failure, retry_after) from error
     reason = str(getattr(response, "reason", None) or "")
     raise ServerResponseError(*request_line, response.status, reason, body)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from nemo_gym._util.known_secrets import MaskedStream
+from nemo_gym._util.server_imports import split_server_folder
 from nemo_gym.errors import ConfigError, GymError
 
 LIFELINE_FD = "NEMO_GYM_LIFELINE_FD"
@@ -34,9 +35,8 @@ _INTERRUPTED = 130
 def load_server_class(folder: Path, entrypoint: str, base: type) -> type[Any]:
     """Return the subclass of `base` that `folder/entrypoint` runs when it is started as a script."""
     path = folder / entrypoint
-    module = import_server_module(
-        path, ".".join((folder.parent.name, folder.name, *Path(entrypoint).with_suffix("").parts))
-    )
+    _, names = split_server_folder(folder)
+    module = import_server_module(path, ".".join((*names, *Path(entrypoint).with_suffix("").parts)))
     name = _find_class_name(path.read_text())
     if name is not None and isinstance(getattr(module, name, None), type):
         return getattr(module, name)  # type: ignore[no-any-return]
@@ -82,7 +82,7 @@ def note_missing_module(error: ModuleNotFoundError, folder: Path) -> None:
     package = (error.name or "").partition(".")[0]
     if package == "ray":
         error.add_note("hint: Ray is an extra of NeMo Gym: pip install 'nemo-gym[ray]'")
-    elif package not in ("nemo_gym", folder.parent.name):
+    elif package not in ("nemo_gym", split_server_folder(folder)[1][0]):
         error.add_note(f"hint: if {package!r} is a package, name it in {folder / 'requirements.txt'}")
 
 

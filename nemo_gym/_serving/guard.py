@@ -16,10 +16,11 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.route import build_depth_error
+from nemo_gym._serving.api_errors import OUTSIDE_API, ErrorTranslator, find_api, read_error
 from nemo_gym._transport.deadline import await_within, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, build_failure, convert_exit
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
@@ -34,7 +35,7 @@ _GRACE_S = 1.0
 
 
 class ErrorsAsJson:
-    """Turns what a handler raises into a 500 whose body is a JSON string."""
+    """Turns what a handler raises into a 500 whose body is a JSON string, or into the error of an API: `api_errors`."""
 
     def __init__(
         self, app: ASGIApp, *, server_name: str, kind: FailureKind = "agent", server_class: str = "Server"
@@ -48,6 +49,10 @@ class ErrorsAsJson:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
+        api = find_api(scope)
+        if api is not None:
+            scope[OUTSIDE_API] = api
+            send = ErrorTranslator(send, api)
         left_s = read_seconds_left(scope["headers"])
 
         async def watched_send(message: Message) -> None:
@@ -67,7 +72,13 @@ class ErrorsAsJson:
             self._log(scope, error)
             if started:
                 raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
-            reply = json_reply(500, describe(error, self._full_name))
+            text = describe(error, self._full_name)
+            reply: Response = json_reply(500, text)
+            if api is not None:
+                told = read_error(error, text)
+                reply = Response(told.encode(api), told.status, media_type="application/json")
+                if told.retry_after:
+                    reply.headers["retry-after"] = told.retry_after
             verifies = split_rollout_prefix(scope["path"]).rest == "/verify"
             kind: FailureKind = "verifier" if verifies else self._kind
             reply.headers[HEADER] = build_failure(error, kind, f"{self._server_name}{scope['path']}").encode()
@@ -190,10 +201,11 @@ def _make_serialisable(problem: dict[str, Any]) -> Any:
     return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
 
 
-def json_reply(status: int, content: Any) -> Response:
+class _OrjsonResponse(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def json_reply(status: int, content: Any) -> JSONResponse:
     """Return `content` as a JSON response."""
-    return Response(
-        orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS),
-        status_code=status,
-        media_type="application/json",
-    )
+    return _OrjsonResponse(content, status_code=status)

@@ -70,6 +70,8 @@ class LoopWatch:
         self._reader = self._loops_fd = -1
         self._is_told, self._places_told = False, set[str]()
         self._latest: tuple[float, Blockage] | None = None
+        self.dumps_threads = True
+        """Whether to print all threads when code holds the interpreter, so that nothing else can tell where it is."""
 
     @contextmanager
     def watching(self, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
@@ -112,7 +114,7 @@ class LoopWatch:
         try:
             while not over.is_set():
                 signal.setitimer(signal.ITIMER_VIRTUAL, _STARVED_S, _STARVED_S)
-                if time.monotonic() >= rearm_s and sys.__stderr__ is not None:
+                if self.dumps_threads and time.monotonic() >= rearm_s and sys.__stderr__ is not None:
                     rearm_s = time.monotonic() + _INTERPRETER_HELD_S / 3
                     with suppress(OSError, ValueError, RuntimeError):  # no file behind it
                         faulthandler.dump_traceback_later(_INTERPRETER_HELD_S, file=sys.__stderr__)

@@ -19,6 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
+from nemo_gym._util.server_imports import split_server_folder
 from nemo_gym.errors import ConfigError
 
 OWN_NAME = canonicalize_name("nemo-gym")
@@ -348,7 +349,8 @@ def _uv_table(content: dict[str, Any]) -> dict[str, Any]:
 def _is_own(line: RequirementLine, folder: Path) -> bool:
     if line.requirement is not None:
         return canonicalize_name(line.requirement.name) == OWN_NAME
-    return line.local is not None and line.local.resolve() == folder.resolve().parent.parent
+    root, _ = split_server_folder(folder.resolve())
+    return line.local is not None and line.local.resolve() == root
 
 
 def _own_extras(line: RequirementLine) -> set[str]:

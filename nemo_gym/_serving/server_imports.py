@@ -18,9 +18,19 @@ from packaging.utils import canonicalize_name
 
 from nemo_gym._serving.own_wheel import OwnPackage
 from nemo_gym._serving.requirements import RequirementLine, ServerRequirements
-from nemo_gym._util.server_imports import SERVER_TYPES, find_server_folder
+from nemo_gym._util.server_imports import SERVER_TYPES, find_server_folder, split_server_folder
 
 _OWN_ROOT = Path(__file__).absolute().parents[2]
+_DISTRIBUTIONS = {
+    "fontTools": "fonttools",
+    "git": "gitpython",
+    "mlflow": "mlflow-skinny",
+    "multipart": "python-multipart",
+    "python_multipart": "python-multipart",
+}
+"""The packages of the extra `upstream` that are imported by another name than they are installed by."""
+_NEED_MULTIPART = frozenset({"File", "Form", "UploadFile"})
+"""Names of fastapi for whose sake it imports `python_multipart`."""
 
 
 def add_upstream_packages(
@@ -38,7 +48,9 @@ def add_upstream_packages(
     if not brought.keys() - named:
         return requirements
     start = [*_list_entrypoints(folder), *((folder / "tests").rglob("*.py") if tests else ())]
-    wanted = sorted(brought.keys() & find_imported_packages(start, [folder.parent.parent, _OWN_ROOT]) - named)
+    root, _ = split_server_folder(folder)
+    imported = {_DISTRIBUTIONS.get(name, name) for name in find_imported_packages(start, [root, _OWN_ROOT])}
+    wanted = sorted(brought.keys() & imported - named)
     return replace(
         requirements, implied=tuple(RequirementLine("package", str(brought[name]), brought[name]) for name in wanted)
     )
@@ -64,6 +76,8 @@ def find_imported_packages(start: Iterable[Path], roots: Sequence[Path]) -> set[
             todo += found
             if not found and not level:
                 packages.add(parts[0])
+            if parts[0] == "fastapi" and parts[-1] in _NEED_MULTIPART:
+                packages.add("multipart")
     return packages
 
 

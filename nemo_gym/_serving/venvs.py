@@ -46,6 +46,7 @@ from nemo_gym._serving.venv_store import (
     running_venv,
 )
 from nemo_gym._util.aio import in_thread
+from nemo_gym._util.server_imports import split_server_folder
 from nemo_gym.errors import GymError
 
 PARALLEL_BUILDS = 4
@@ -267,7 +268,8 @@ def _list_extras(requirements: ServerRequirements, settings: VenvSettings) -> li
 def _choose_place(folder: Path, settings: VenvSettings) -> Path:
     if settings.uv_venv_dir is None:
         return folder / ".venv"
-    return settings.uv_venv_dir.absolute() / folder.parent.name / folder.name / ".venv"
+    _, names = split_server_folder(folder)
+    return settings.uv_venv_dir.absolute().joinpath(*names, ".venv")
 
 
 def _explain_other_python(asked: str) -> str | None:

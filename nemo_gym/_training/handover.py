@@ -14,7 +14,7 @@ from typing import Any
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Turn, classify, count_common_prefix, join_turns
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping
-from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DRIFT_KEY
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
 _PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
@@ -99,8 +99,11 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
     branches = join_turns(turns, decode)
     branch_of = {number: place for place, branch in enumerate(branches) for number in branch.turns}
     main = branch_of.get(len(turns) - 1)
+    generated = count_generated_tokens(output)
     reread = list(_put_generated_ids_back(branches, turns, [output[place] for place in places]))
     aside = sorted([place for number, place in enumerate(places) if branch_of[number] != main] + list(problems))
+    set_aside = [{"item": place, **_take_token_fields(output[place])} for place in aside]
+    delivered = count_generated_tokens(output)
     row[TOKEN_DRIFT_KEY] = {
         "class": classify(branches),
         "turns": len(turns),
@@ -110,10 +113,26 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
         "problems": [f"output item {place} {reason}" for place, reason in problems.items()],
         "branch_of_turn": [branch_of[number] for number in range(len(turns))],
         "reread": reread,
-        "set_aside": [{"item": place, **_take_token_fields(output[place])} for place in aside],
+        "set_aside": set_aside,
+        "generated_tokens": generated,
+        "delivered_tokens": delivered,
     }
+    if TOKEN_CAPTURE_KEY in row:
+        note_delivered_tokens(row[TOKEN_CAPTURE_KEY], delivered)
     if problems:
         row[MASK_SAMPLE_KEY] = True
+
+
+def count_generated_tokens(output: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many tokens of the model the items of a response carry."""
+    return sum(len(as_list(item.get(_GENERATED))) for item in output)
+
+
+def note_delivered_tokens(capture: dict[str, Any], delivered: int) -> None:
+    """Say how many of the captured tokens of a rollout a trainer finds who reads `response.output` and nothing else."""
+    captured = capture.get("generated_tokens_captured")
+    capture["generated_tokens_delivered"] = delivered
+    capture["delivered_fraction"] = round(delivered / captured, 4) if captured else 0.0
 
 
 def restore_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -36,16 +36,24 @@ def quote_body(body: bytes, limit: int = _BODY_SHOWN) -> str:
 class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
     """A server answered with an error status; `response_content` holds the body it sent.
 
-    `failure` is what the server said about the first cause; see `failures`.
+    `failure` is what the server said about the first cause (see `failures`), `retry_after` its header of that name.
     """
 
     def __init__(
-        self, method: str, url: str, status: int, reason: str = "", response_content: bytes = b"", failure: str = ""
+        self,
+        method: str,
+        url: str,
+        status: int,
+        reason: str = "",
+        response_content: bytes = b"",
+        failure: str = "",
+        retry_after: str = "",
     ) -> None:
         aiohttp.ClientResponseError.__init__(self, build_request_info(method, url), (), status=status, message=reason)
-        self.args = (method, url, status, reason, response_content, failure)
+        self.args = (method, url, status, reason, response_content, failure, retry_after)
         self.method, self.url = method, url
         self.response_content, self.failure = response_content, failure
+        self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args  # the headers of `request_info` cannot be pickled; it is rebuilt

@@ -49,18 +49,29 @@ REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Methods that may be sent again even if they may have run; others only if their caller says so."""
 
 
+REPEATABLE_ATTEMPTS = 3
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """`unsent` bounds attempts that never reached the server, `repeatable` those that may have."""
 
     unsent: int = 6
-    repeatable: int = 3
+    repeatable: int = REPEATABLE_ATTEMPTS
     first_pause_s: float = 0.1
     longest_pause_s: float = 4.0
 
 
 WHILE_STARTING = RetryPolicy(unsent=40)
 """For calls between servers that are starting up together: about two minutes."""
+
+
+def choose_policy(max_retries: int | None, *, is_starting: bool) -> RetryPolicy:
+    """Return the policy of a call whose caller may allow at most `max_retries` further attempts."""
+    if max_retries is not None:
+        return RetryPolicy(unsent=max_retries + 1, repeatable=max_retries + 1)
+    return WHILE_STARTING if is_starting else RetryPolicy()
+
 
 # --- model endpoints --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym._capture.records import identify_item, list_answer_items
+from nemo_gym._training.handover import count_generated_tokens, note_delivered_tokens
 from nemo_gym._training.versions import pick_marks
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
@@ -120,13 +121,19 @@ def merge_token_capture_into_record(
     record: dict[str, Any], tokens: TokenCaptureSnapshot, *, rebuild_response: bool = True
 ) -> dict[str, Any]:
     """Put a rollout's tokens into its result row; `mask_sample` says that it must not be trained on."""
+    entries = tokens.entries
     record[TOKEN_CAPTURE_KEY] = {
         "rollout_id": tokens.rollout_id,
-        "records": [entry.model_dump(exclude_none=True) for entry in tokens.entries],
+        "n_calls": len({entry.model_call_id for entry in entries}),
+        "empty_generation_calls": sum(not entry.generation_token_ids for entry in entries),
+        "generated_tokens_captured": sum(len(entry.generation_token_ids) for entry in entries),
+        "records": [entry.model_dump(exclude_none=True) for entry in entries],
         "incomplete_reasons": tokens.incomplete_reasons or ["unknown"] * bool(tokens.incomplete),
     }
-    rebuilt = not rebuild_response or _put_tokens_back(record.get("response"), tokens.entries)
-    record[MASK_SAMPLE_KEY] = not (tokens.complete and rebuilt)
+    rebuilt = not rebuild_response or _put_tokens_back(record.get("response"), entries)
+    delivered = count_generated_tokens(list_answer_items(record.get("response")))
+    note_delivered_tokens(record[TOKEN_CAPTURE_KEY], delivered)
+    record[MASK_SAMPLE_KEY] = bool(record.get(MASK_SAMPLE_KEY)) or not (tokens.complete and rebuilt)
     return record
 
 

@@ -100,6 +100,8 @@ class LocalModelConfig(BaseResponsesAPIModelConfig):
 class LocalModel(SimpleResponsesAPIModel):
     """Answers with a model in this process."""
 
+    is_chat_only = True
+
     config: LocalModelConfig
     _settings: EngineSettings = PrivateAttr()
     _converter: ResponsesConverter = PrivateAttr()
@@ -149,7 +151,6 @@ class LocalModel(SimpleResponsesAPIModel):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
         app.get("/health")(self.health)
-        app.get("/v1/models")(self.models)
         app.post("/forecast")(self.forecast)
         app.post("/detokenize")(self.detokenize)
         inner = app.router.lifespan_context
@@ -192,10 +193,15 @@ class LocalModel(SimpleResponsesAPIModel):
         state = {"slots": gate.places, "running": gate.inside, "waiting": gate.waiting}
         return JSONResponse({"status": "ok", "model": self.model_name, **state})
 
-    async def models(self) -> dict[str, Any]:
-        """`GET /v1/models`: the one model."""
-        model = {"id": self.model_name, "object": "model", "created": 0, "owned_by": "local"}
-        return {"object": "list", "data": [{**model, "context_length": self.config.context_length}]}
+    def _describe_model(self) -> dict[str, Any]:
+        model = {**super()._describe_model(), "id": self.model_name, "display_name": self.model_name}
+        return {**model, "owned_by": "local", "context_length": self.config.context_length}
+
+    async def count_tokens(self, request: Request, params: NeMoGymResponseCreateParamsNonStreaming) -> int:
+        engine = await self._wait_for_engine()
+        chat_params = self._converter.responses_to_chat_completion_create_params(params)
+        ask = chat.read_ask(get_set_fields(chat_params), self.config.sampling.model_dump())
+        return len(await engine.tokenize_prompt(ask.messages))
 
     async def forecast(self, body: ForecastRequest = Body()) -> Forecast:
         """`POST /forecast`: how fast the model is here, and how much work the samples are."""
@@ -245,7 +251,8 @@ class LocalModel(SimpleResponsesAPIModel):
         except ValueError as error:
             raise HTTPException(_BAD_REQUEST, str(error)) from error
         ask = chat.read_ask(params, self.config.sampling.model_dump())
-        reply = await _run_unless_hung_up(request, self._run_within_deadline(self._answer(ask)))
+        work = self._answer(ask, may_cut_off=not self.is_outside_of_rollouts(request))
+        reply = await _run_unless_hung_up(request, self._run_within_deadline(work))
         return NeMoGymChatCompletion.model_validate(reply)
 
     async def _run_within_deadline(self, work: Awaitable[T]) -> T:
@@ -258,13 +265,16 @@ class LocalModel(SimpleResponsesAPIModel):
                 f"the model server {self.config.name!r} did not answer within request_timeout_s = {limit:g} s"
             ) from error
 
-    async def _answer(self, ask: chat.Ask) -> dict[str, Any]:
+    async def _answer(self, ask: chat.Ask, *, may_cut_off: bool) -> dict[str, Any]:
+        """Return the reply; a conversation that outgrew the context is cut off, or refused."""
         engine = await self._wait_for_engine()
         try:
             prompt = await engine.tokenize_prompt(ask.messages)
             if self.config.return_token_id_information and ask.tokens_so_far:
                 prompt = await exact.keep_tokens(engine, prompt, ask.tokens_so_far)
             room = self.config.context_length - len(prompt)
+            if room <= 0 and not may_cut_off:
+                raise chat.build_length_refusal(len(prompt), self.config.context_length)
             if room <= 0:
                 return chat.build_completion(
                     self.model_name, [chat.build_cut_off_choice(n) for n in range(ask.choices)], len(prompt), []

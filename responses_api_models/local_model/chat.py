@@ -219,6 +219,13 @@ def build_cut_off_choice(number: int) -> dict[str, Any]:
     return {"index": number, "finish_reason": "length", "message": {"role": "assistant", "content": None}}
 
 
+def build_length_refusal(prompt_tokens: int, context_length: int) -> HTTPException:
+    """Return the same as an error, for programs that play no rollout: SDKs know it by "context length"."""
+    return HTTPException(
+        _BAD_REQUEST, f"the prompt has {prompt_tokens} tokens; the context length of this model is {context_length}"
+    )
+
+
 def build_completion(
     model: str, choices: Sequence[Mapping[str, Any]], prompt_tokens: int, made: Sequence[Generated]
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from asyncio import Semaphore
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from pydantic import AliasChoices, BaseModel, Field, PositiveInt, PrivateAttr
 
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
@@ -68,12 +68,19 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         """`POST /detokenize`: the text of token ids, if the endpoint gives it."""
         return await tokens.detokenize(self._client, self.config.openai_model, body.tokens)
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+    async def _call_responses_backend(self, request: Request, method: str, response_id: str) -> dict[str, Any]:
+        return await self._client.call_response(method, response_id)
+
+    async def responses(
+        self, body: NeMoGymResponseCreateParamsNonStreaming = Body(), request: Request | None = None
+    ) -> NeMoGymResponse:
         params = self._build_params(body)
         if self.config.drop_input_reasoning_items and isinstance(params["input"], list):
             params["input"] = [item for item in params["input"] if item.get("type") != "reasoning"]
         async with self._slots:
             reply = tokens.place_response_tokens(await self._client.create_response(**params))
+        if body.background and request is not None and self.is_outside(request):
+            return NeMoGymResponse.model_validate(reply)  # without an answer yet, which the program will fetch
         return endpoint.parse_response(reply, f"{self.config.openai_base_url}/responses")
 
     async def chat_completions(

@@ -37,6 +37,8 @@ _EXCERPT_LENGTH = 2000
 class ChatOnlyModel(SimpleResponsesAPIModel):
     """A model server in front of an endpoint that only speaks Chat Completions."""
 
+    is_chat_only = True
+
     _model: str = PrivateAttr()
     _slots: Semaphore = PrivateAttr()
     _converter: ResponsesConverter = PrivateAttr()

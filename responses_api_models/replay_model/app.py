@@ -66,6 +66,8 @@ class ReplayModelConfig(BaseResponsesAPIModelConfig):
 class ReplayModel(SimpleResponsesAPIModel):
     """Answers with what was recorded or written down."""
 
+    is_chat_only = True
+
     config: ReplayModelConfig
     _recordings: Recordings | None = PrivateAttr(default=None)
     _script: Script | None = PrivateAttr(default=None)
@@ -149,7 +151,7 @@ def _build_message(response: NeMoGymResponse) -> dict[str, Any]:
 def _build_usage(usage: NeMoGymResponseUsage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens},
+        "prompt_tokens_details": usage.input_tokens_details.model_dump(),
         "completion_tokens": usage.output_tokens,
         "completion_tokens_details": {"reasoning_tokens": usage.output_tokens_details.reasoning_tokens},
         "total_tokens": usage.total_tokens,

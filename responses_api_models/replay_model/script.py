@@ -129,9 +129,4 @@ def _build_usage(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     if entry.get("usage") is None:
         return None
     usage = {"input_tokens": 0, "output_tokens": 0, **entry["usage"]}
-    return {
-        "input_tokens_details": {"cached_tokens": None},
-        "output_tokens_details": {"reasoning_tokens": None},
-        "total_tokens": usage["input_tokens"] + usage["output_tokens"],
-        **usage,
-    }
+    return {"total_tokens": usage["input_tokens"] + usage["output_tokens"], **usage}

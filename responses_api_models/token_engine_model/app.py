@@ -33,6 +33,8 @@ class TokenEngineModelConfig(BaseResponsesAPIModelConfig):
 class TokenEngineModel(SimpleResponsesAPIModel):
     """Answers with the engine of the rollout that a call belongs to."""
 
+    is_chat_only = True
+
     config: TokenEngineModelConfig
     _converter: ResponsesConverter = PrivateAttr(
         default_factory=lambda: ResponsesConverter(return_token_id_information=True)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, PrivateAttr
 
@@ -78,6 +78,8 @@ class TransformersModelConfig(BaseResponsesAPIModelConfig):
 class TransformersModel(SimpleResponsesAPIModel):
     """Answers with a transformers model in this process."""
 
+    is_chat_only = True
+
     config: TransformersModelConfig
     _converter: ResponsesConverter = PrivateAttr()
     _seeds: chat.Seeds = PrivateAttr()
@@ -121,7 +123,6 @@ class TransformersModel(SimpleResponsesAPIModel):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
         app.get("/health")(self.health)
-        app.get("/v1/models")(self.models)
         inner = app.router.lifespan_context
 
         @asynccontextmanager
@@ -165,10 +166,17 @@ class TransformersModel(SimpleResponsesAPIModel):
         waiting = self._batcher.waiting if self._batcher is not None else 0
         return JSONResponse({"status": "ok", "model": self.model_name, "waiting": waiting})
 
-    async def models(self) -> dict[str, Any]:
-        """`GET /v1/models`: the one model."""
-        model = {"id": self.model_name, "object": "model", "created": 0, "owned_by": "local"}
-        return {"object": "list", "data": [{**model, "context_length": self.config.context_length}]}
+    def _describe_model(self) -> dict[str, Any]:
+        model = {**super()._describe_model(), "id": self.model_name, "display_name": self.model_name}
+        return {**model, "owned_by": "local", "context_length": self.config.context_length}
+
+    async def count_tokens(self, request: Request, params: NeMoGymResponseCreateParamsNonStreaming) -> int:
+        lent = await self._wait_for_model()
+        chat_params = self._converter.responses_to_chat_completion_create_params(params)
+        messages = chat.read_ask(get_set_fields(chat_params), {"temperature": 0.0, "top_p": 1.0, "top_k": 0}).messages
+        return len(
+            lent.tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False)
+        )
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,23 @@ class VLLMModel(SimpleResponsesAPIModel):
         """`POST /detokenize`: the text of token ids, if the endpoint gives it."""
         return await detokenize(self._resolve_client(request), self.config.model, body.tokens)
 
+    def _has_responses_backend(self) -> bool:
+        return self.config.is_responses_native
+
+    async def _call_responses_backend(self, request: Request, method: str, response_id: str) -> dict[str, Any]:
+        return await self._resolve_client(request).call_response(method, response_id)
+
+    async def count_tokens(self, request: Request, params: NeMoGymResponseCreateParamsNonStreaming) -> int | None:
+        chat_params = self._converter.responses_to_chat_completion_create_params(
+            params.model_copy(update={"model": self.config.model})
+        )
+        asked = await self._preprocess(request, endpoint.get_set_fields(chat_params))
+        to_tokenize = {name: asked[name] for name in _TOKENIZED if name in asked}
+        try:
+            return len(await self._tokenize(self._resolve_client(request), to_tokenize))
+        except (ClientResponseError, RuntimeError):  # not every chat endpoint has a route to tokenize
+            return None
+
     async def responses(  # type: ignore[override]  # arguments are found by name
         self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
@@ -160,7 +177,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 return await self._complete_text(client, params)
             return await self._complete_chat(client, params)
         except ClientResponseError as error:
-            if _is_too_long(error):
+            if _is_too_long(error) and not self.is_outside_of_rollouts(request):
                 return self._make_empty_completion("length")
             raise
 
@@ -260,7 +277,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         try:
             reply = place_response_tokens(await client.create_response(**params))
         except ClientResponseError as error:
-            if _is_too_long(error):
+            if _is_too_long(error) and not self.is_outside_of_rollouts(request):
                 return self._converter.chat_completion_to_response(body, self._make_empty_completion("length"))
             raise
         return endpoint.parse_response(reply, f"{client.base_url}/responses")

@@ -76,7 +76,7 @@ def test_an_interrupt_while_it_starts_leaves_no_traceback(tmp_path):
     with child(tmp_path, "print('here')\nimport time; time.sleep(1000)") as (process, _):
         assert process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(300) == 130
         assert process.stdout.read() == ""
 
 
@@ -92,8 +92,8 @@ def test_it_ends_with_its_parent_and_takes_along_what_it_started(tmp_path):
     with child(tmp_path, GRANDCHILDREN) as (process, lifeline):
         grandchildren = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         os.close(lifeline)
-        assert process.wait(30) == -signal.SIGKILL
-        _, left = psutil.wait_procs(grandchildren, timeout=30)
+        assert process.wait(300) == -signal.SIGKILL
+        _, left = psutil.wait_procs(grandchildren, timeout=300)
         assert left == []
 
 

@@ -58,7 +58,7 @@ async def test_building_does_not_block_the_loop_and_prints_as_the_server(capsys)
     def make():
         print("building")
         loop.call_soon_threadsafe(started.set)
-        assert go.wait(30)
+        assert go.wait(300)
         return "the app"
 
     with route_output(None):
@@ -77,7 +77,7 @@ async def test_an_error_while_building_reaches_the_caller():
 
 async def test_one_that_hangs_while_building_can_be_given_up():
     go = threading.Event()
-    task = asyncio.create_task(build_in_thread(spec(lambda: go.wait(30))))
+    task = asyncio.create_task(build_in_thread(spec(lambda: go.wait(300))))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -86,7 +86,7 @@ async def test_one_that_hangs_while_building_can_be_given_up():
     for thread in threading.enumerate():
         if thread.name == "build tiny":
             assert thread.daemon, "it keeps no process alive"
-            thread.join(30)
+            thread.join(300)
 
 
 def app(startup=None, shutdown=None) -> FastAPI:
@@ -169,6 +169,6 @@ async def test_one_whose_startup_never_ends_can_be_given_up():
 async def test_one_whose_shutdown_never_ends_is_left_after_a_while(monkeypatch):
     monkeypatch.setattr(host, "_STOP_GRACE_S", 0.1)
     server = InlineServer("slow", "127.0.0.1", free_port(), app(shutdown=asyncio.Event().wait))
-    async with asyncio.timeout(30), serve_inline([server]):
+    async with asyncio.timeout(300), serve_inline([server]):
         pass
     assert is_free(server.port)

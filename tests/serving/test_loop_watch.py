@@ -64,7 +64,7 @@ async def test_server_code_that_blocks_for_too_long_is_interrupted_and_explains_
 
 async def test_server_code_that_blocks_is_named_and_otherwise_left_alone():
     with Heard(named_after_s=0.1).watching() as heard:
-        await serve(lambda: heard.is_told.wait(30))
+        await serve(lambda: heard.is_told.wait(300))
     assert [blockage.server for blockage in heard.blockages] == ["slow"]
 
 

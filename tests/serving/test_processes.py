@@ -31,12 +31,12 @@ async def child(folder: Path, entrypoint: str, python: str = sys.executable):
     try:
         yield started, lines
     finally:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await started.stop()
 
 
 async def soon(coroutine):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         return await coroutine
 
 
@@ -102,7 +102,7 @@ async def test_one_that_does_not_listen_to_signals_is_killed_with_all_it_started
         family = [psutil.Process(started.pid), *psutil.Process(started.pid).children()]
         assert len(family) == 3
     assert started.process.returncode == -signal.SIGKILL
-    _, left = psutil.wait_procs(family, timeout=30)
+    _, left = psutil.wait_procs(family, timeout=300)
     assert left == []
 
 

@@ -26,7 +26,7 @@ from nemo_gym._serving.replicas import name_replica_cookie
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300
 BUILD_PATIENCE_S = 600.0
 APP = """
 import os

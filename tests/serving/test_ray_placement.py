@@ -108,7 +108,7 @@ class Run:
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         while not happened():  # noqa: ASYNC110 - told by calls, not by events
             await asyncio.sleep(0.001)
 

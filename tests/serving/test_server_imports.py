@@ -39,6 +39,39 @@ def test_a_server_gets_what_it_imports_of_the_extra_and_nothing_else(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("app", "package"),
+    [
+        ("import tqdm", "tqdm"),
+        ("import jsonschema", "jsonschema"),
+        ("import pydot", "pydot"),
+        ("from anthropic import AsyncAnthropic", "anthropic"),
+        ("from devtools import pprint", "devtools"),
+        ("from fontTools.ttLib import TTFont", "fonttools"),
+        ("from git import Repo", "gitpython"),
+        ("from mcp import ClientSession", "mcp"),
+        ("import mlflow", "mlflow-skinny"),
+        ("import pyarrow.parquet", "pyarrow"),
+        ("import multipart", "python-multipart"),
+        ("from fastapi import FastAPI, UploadFile", "python-multipart"),
+        ("import urllib3", "urllib3"),
+        ("import wandb", "wandb"),
+        ("import yappi", "yappi"),
+    ],
+)
+def test_the_extra_has_all_that_the_core_of_upstream_brings_along(tmp_path, app, package):
+    assert implied(server(tmp_path, app)) == [package]
+
+
+def test_a_nested_folder_belongs_to_the_root_above_its_kind(tmp_path):
+    folder = tmp_path / "responses_api_agents/talks/simulation"
+    folder.mkdir(parents=True)
+    (tmp_path / "responses_api_agents/talks/shared.py").write_text("import tqdm")
+    (folder / "app.py").write_text("from responses_api_agents.talks.shared import f\nMine.run_webserver()")
+    (folder / "requirements.txt").write_text("-e nemo-gym[dev] @ ../../../\n")
+    assert implied(folder) == ["tqdm"]
+
+
 def test_a_server_that_imports_none_of_them_gets_none(tmp_path):
     assert implied(server(tmp_path, "from nemo_gym.base_resources_server import SimpleResourcesServer")) == []
 

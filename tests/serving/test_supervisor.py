@@ -17,6 +17,7 @@ from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate
 from nemo_gym._serving.supervisor import Launch, supervise
 from nemo_gym._transport.probe import status_of
 from nemo_gym.errors import PortInUseError
+from tests.support.clock import skip_time
 from tests.support.small_servers import free_port, is_free, until
 
 READY = "import os, time\nprint('up')\nos.write(int(os.environ['NEMO_GYM_READY_FD']), b'1')\ntime.sleep(1000)\n"
@@ -87,7 +88,7 @@ async def test_the_head_server_answers_while_others_are_built(scene):
 async def test_a_death_is_told(scene):
     async with scene.run(scene.child("one", READY), scene.child("two", READY)) as running:
         os.kill(running.pids["two"], signal.SIGKILL)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             death = await running.first_death
     assert str(death) == "server 'two' was killed by SIGKILL.\nits last lines:\n  up"
 
@@ -102,18 +103,29 @@ async def test_work_goes_on_unless_a_server_dies(scene):
 
 async def test_who_is_late_is_named_and_who_is_not_is_not(scene):
     specs = [scene.child("fine", READY), scene.child("late", HANG), scene.inline("here")]
-    with pytest.raises(ServerLate) as caught:
-        async with scene.run(*specs, timeout_s=3):
-            pytest.fail("it is not ready")
-    assert caught.value.late == {"late": ("loading",)}
-    assert "still waiting for 'late'; its last line: loading" in scene.notices
+    # On a busy machine, the others may be late for the first deadlines, too.
+    for timeout_s in (3, 30, 300):
+        with pytest.raises(ServerLate) as caught:
+            async with scene.run(*specs, timeout_s=timeout_s):
+                pytest.fail("it is not ready")
+        if list(caught.value.late) == ["late"] and scene.notices[-1].endswith("'late'; its last line: loading"):
+            break
+    assert list(caught.value.late) == ["late"]
+    assert set(caught.value.late["late"]) == {"loading"}
+    assert scene.notices[-1] == "still waiting for 'late'; its last line: loading"
 
 
 async def test_one_of_this_process_that_hangs_while_built_is_late_too(scene):
+    loop = asyncio.get_running_loop()
     go = threading.Event()
-    specs = [scene.inline("first"), scene.inline("hangs", lambda: go.wait(60)), scene.inline("never begun")]
+
+    def hang() -> None:
+        loop.call_soon_threadsafe(skip_time, 600)
+        go.wait(300)
+
+    specs = [scene.inline("first"), scene.inline("hangs", hang), scene.inline("never begun")]
     with pytest.raises(ServerLate) as caught:
-        async with scene.run(*specs, timeout_s=0.2):
+        async with scene.run(*specs, timeout_s=600):
             pytest.fail("it is not ready")
     go.set()
     assert caught.value.late == {"hangs": ()}
@@ -122,9 +134,9 @@ async def test_one_of_this_process_that_hangs_while_built_is_late_too(scene):
 
 async def test_a_death_while_another_is_built_ends_the_start(scene):
     go = threading.Event()
-    specs = [scene.child("dies", "raise SystemExit(9)"), scene.inline("hangs", lambda: go.wait(60))]
+    specs = [scene.child("dies", "raise SystemExit(9)"), scene.inline("hangs", lambda: go.wait(300))]
     with pytest.raises(ServerDied, match="server 'dies' exited with code 9"):
-        async with asyncio.timeout(30), scene.run(*specs):
+        async with asyncio.timeout(300), scene.run(*specs):
             pytest.fail("it is not ready")
     go.set()
 

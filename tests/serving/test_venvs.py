@@ -100,7 +100,7 @@ def start_builder(settings: VenvSettings, folder: Path) -> subprocess.Popen[str]
 
 
 async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
             await asyncio.sleep(0.02)
 
@@ -335,7 +335,7 @@ async def test_two_processes_build_an_environment_once(tmp_path, settings):
     uv, calls = scripted_uv(tmp_path)
     folder = server(tmp_path, "one", "widget==1.0")
     builders = [start_builder(replace(settings, uv=uv), folder) for _ in range(2)]
-    stages = sorted([(await asyncio.to_thread(builder.communicate, timeout=60))[0] for builder in builders])
+    stages = sorted([(await asyncio.to_thread(builder.communicate, timeout=300))[0] for builder in builders])
     assert [builder.returncode for builder in builders] == [0, 0]
     assert calls.read_text().split() == ["venv", "pip"]
     assert sum("building" in said for said in stages) == 1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nemo_gym._training.handover import hand_over
 from nemo_gym.token_id_capture import (
     MaskFractionGuard,
     TokenCaptureSnapshot,
@@ -128,6 +129,28 @@ def test_tokens_are_put_back_on_the_items_that_the_model_generated():
     assert output[3]["generation_token_ids"] == [2]
     assert "generation_token_ids" not in output[0]
     assert "generation_token_ids" not in output[2]
+
+
+def test_the_row_says_how_many_of_its_tokens_the_output_holds():
+    output = two_turn_output()
+    row: dict[str, Any] = {"reward": 1.0, "response": {"output": output}}
+    merge_token_capture_into_record(row, snapshot(output[1], output[3]))
+    capture = row["_ng_token_capture"]
+    assert (capture["n_calls"], capture["empty_generation_calls"]) == (2, 0)
+    assert (capture["generated_tokens_captured"], capture["generated_tokens_delivered"]) == (2, 2)
+    assert capture["delivered_fraction"] == 1.0
+    # The tokens of the two calls do not extend each other: only the last call stays in the output.
+    hand_over(row)
+    assert (capture["generated_tokens_captured"], capture["generated_tokens_delivered"]) == (2, 1)
+    assert capture["delivered_fraction"] == 0.5
+    drift = row["_ng_token_drift"]
+    assert (drift["class"], drift["generated_tokens"], drift["delivered_tokens"]) == ("forked", 2, 1)
+
+
+def test_a_rollout_without_captured_tokens_delivers_none_of_them():
+    row: dict[str, Any] = {"response": {"output": two_turn_output()}}
+    merge_token_capture_into_record(row, snapshot())
+    assert row["_ng_token_capture"]["delivered_fraction"] == 0.0
 
 
 def test_a_rollout_whose_answer_is_not_what_was_captured_is_masked():

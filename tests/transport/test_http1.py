@@ -200,27 +200,36 @@ async def test_a_reset_is_a_broken_connection():
 async def test_bytes_that_nobody_asked_for_end_a_connection_before_the_next_call():
     """Else a late reply would be taken for the answer to another question."""
 
+    is_added = asyncio.Event()
+
     async def answer_and_add(request: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(OK)
         await asyncio.sleep(0.02)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong")
+        is_added.set()
 
     async with calling(answer_and_add) as (peer, call):
         await call()
-        await asyncio.sleep(0.1)
+        await is_added.wait()
+        await asyncio.sleep(0.05)
         assert await (await call()).read() == b"ok"
         assert peer.connections == 2
 
 
 async def test_a_server_that_closes_an_idle_connection_costs_no_call():
+    has_left = asyncio.Event()
+
     async def answer_and_leave(request: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(OK)
         await asyncio.sleep(0.02)
         writer.close()
+        await writer.wait_closed()
+        has_left.set()
 
     async with calling(answer_and_leave) as (_, call):
         await call()
-        await asyncio.sleep(0.1)
+        await has_left.wait()
+        await asyncio.sleep(0.05)
         assert (await call()).ok
 
 

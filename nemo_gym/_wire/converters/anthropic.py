@@ -325,9 +325,18 @@ def _find_stop_reason(body: Json, content: list[dict[str, Any]]) -> str:
 
 
 def _convert_usage(usage: Json | None) -> dict[str, int]:
-    """Count cached input tokens separately, as Anthropic does. Its schema cannot say "unknown", so that is 0 here."""
+    """Count input tokens read from or written to a cache separately, as Anthropic does.
+
+    Its schema cannot say "unknown", so that is 0 here.
+    """
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0}
-    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens")
-    counts = {"input_tokens": usage["input_tokens"] - (cached or 0), "output_tokens": usage["output_tokens"]}
-    return counts if cached is None else {**counts, "cache_read_input_tokens": cached}
+    details = usage.get("input_tokens_details") or {}
+    read = details.get("cached_tokens") or 0
+    written = details.get("cache_write_tokens") or 0
+    return {
+        "input_tokens": usage["input_tokens"] - read - written,
+        "output_tokens": usage["output_tokens"],
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    }

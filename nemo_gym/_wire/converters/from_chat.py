@@ -199,7 +199,7 @@ def build_response(
 
 
 def convert_usage(chat_usage: Mapping[str, Any] | None) -> NeMoGymResponseUsage | None:
-    """Give token counts their Responses names; a detail that the endpoint did not report is unknown, not zero."""
+    """Give token counts their Responses names; a detail that the endpoint did not report is 0."""
     if chat_usage is None:
         return None
     return NeMoGymResponseUsage.model_validate(
@@ -212,7 +212,10 @@ def convert_usage(chat_usage: Mapping[str, Any] | None) -> NeMoGymResponseUsage 
                     "cached_tokens",
                     "cached_input_tokens",
                     "cache_read_input_tokens",
-                )
+                ),
+                "cache_write_tokens": read_usage_detail(
+                    chat_usage, "prompt_tokens_details", "cache_write_tokens", "cache_creation_input_tokens"
+                ),
             },
             "output_tokens": chat_usage["completion_tokens"],
             "output_tokens_details": {

@@ -243,6 +243,7 @@ _CHAT_TOOL_OUTPUT = NeMoGymChatToolMessage.__name__
 _OUTPUT_MESSAGE = items.NeMoGymResponseOutputMessage.__name__
 _FUNCTION_CALL = items.NeMoGymResponseFunctionToolCall.__name__
 _FUNCTION_CALL_OUTPUT = items.NeMoGymFunctionCallOutput.__name__
+_STORED_CALL_OUTPUT = items.NeMoGymResponseFunctionCallOutput.__name__
 _REASONING = items.NeMoGymResponseReasoningItem.__name__
 _UNKNOWN = NeMoGymResponseUnknownItem.__name__
 
@@ -298,6 +299,8 @@ def _pick_output(item: Mapping[str, Any]) -> str:
         name = _pick_message(item)
     elif isinstance(item_type, str):
         name = _UNKNOWN if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, _UNKNOWN)
+        if name == _FUNCTION_CALL_OUTPUT and item.get("id") is not None and item.get("status") is not None:
+            name = _STORED_CALL_OUTPUT
     else:
         name = REFUSED
     return _pick_training_twin(name, item) if has_token_fields(item) else name
@@ -359,6 +362,7 @@ _Item = (
     | items.NeMoGymResponseOutputMessageForTraining
     | items.NeMoGymResponseFunctionToolCallForTraining
     | items.NeMoGymResponseReasoningItemForTraining
+    | items.NeMoGymResponseFunctionCallOutput
     | NeMoGymResponseUnknownItem
 )
 

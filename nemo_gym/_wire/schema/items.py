@@ -32,6 +32,7 @@ __all__ = [
     "NeMoGymMessage",
     "NeMoGymMessageForTraining",
     "NeMoGymReasoningText",
+    "NeMoGymResponseFunctionCallOutput",
     "NeMoGymResponseFunctionToolCall",
     "NeMoGymResponseFunctionToolCallForTraining",
     "NeMoGymResponseInputFile",
@@ -205,6 +206,13 @@ class NeMoGymFunctionCallOutput(SelfDescribing, WireModel):
     type: Literal["function_call_output"] = "function_call_output"
     id: str | None = None
     status: ItemStatus | None = None
+
+
+class NeMoGymResponseFunctionCallOutput(NeMoGymFunctionCallOutput):
+    """The same as an item of a response, where it has its own id and status."""
+
+    id: str
+    status: ItemStatus
 
 
 class NeMoGymSummary(SelfDescribing, OpenModel):

@@ -5,9 +5,9 @@ What produces the ids (an inference server) and what checks their lengths lives 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, NotRequired, Self, TypeVar
+from typing import Annotated, Any, NoReturn, NotRequired, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from typing_extensions import TypedDict
 
 from nemo_gym._wire.schema.base import SdkTwin, dump_sdk_object, raise_refusal
@@ -73,18 +73,21 @@ def refuse_partial_tokens(value: Mapping[str, Any]) -> NoReturn:
 
 
 Details = TypeVar("Details", bound=SdkTwin)
+# Clients with strict types (Codex, litellm, the SDKs of OpenAI) accept no null here.
+DetailCount = Annotated[int, BeforeValidator(lambda count: 0 if count is None else count)]
 
 
 class NeMoGymResponseInputTokensDetails(SdkTwin):
-    cached_tokens: int | None = None
+    cached_tokens: DetailCount = 0
+    cache_write_tokens: DetailCount = 0
 
 
 class NeMoGymResponseOutputTokensDetails(SdkTwin):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: DetailCount = 0
 
 
 class NeMoGymResponseUsage(SdkTwin):
-    """Token counts; a detail that the provider did not give is None, not zero."""
+    """Token counts; a detail that the provider did not give is 0."""
 
     input_tokens: int
     input_tokens_details: NeMoGymResponseInputTokensDetails = Field(default_factory=NeMoGymResponseInputTokensDetails)
@@ -105,30 +108,31 @@ class NeMoGymResponseUsage(SdkTwin):
 
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
-        """Return the sum of those that are known; None if none is."""
-        known = [usage for usage in usages if usage is not None]
+        """Return the sum of those that are known: zeros if no usage is given, None if none of the given is known."""
+        given = list(usages)
+        known = [usage for usage in given if usage is not None]
         if not known:
-            return None
+            return None if given else cls(input_tokens=0, output_tokens=0, total_tokens=0)
         # Constructed, because a usage that was assigned None as details has a sum too.
         return cls.model_construct(  # type: ignore[return-value]  # the mypy plugin of pydantic forgets `Self`
             input_tokens=sum([usage.input_tokens for usage in known]),
-            input_tokens_details=_sum_details([usage.input_tokens_details for usage in known], "cached_tokens"),
+            input_tokens_details=_sum_details([usage.input_tokens_details for usage in known]),
             output_tokens=sum([usage.output_tokens for usage in known]),
-            output_tokens_details=_sum_details([usage.output_tokens_details for usage in known], "reasoning_tokens"),
+            output_tokens_details=_sum_details([usage.output_tokens_details for usage in known]),
             total_tokens=sum([usage.total_tokens for usage in known]),
         )
 
 
-def _sum_details(details: list[Details], name: str) -> Details:
-    """Return the sum of one detail; where one of the objects is None, the first stays as it is."""
+def _sum_details(details: list[Details]) -> Details:
+    """Return the sums of the details; where one of the objects is None, the first stays as it is."""
     if any(one is None for one in details):
         return details[0]
-    counts = [getattr(one, name) for one in details]
-    return type(details[0]).model_validate({name: None if None in counts else sum(counts)})
+    kind = type(details[0])
+    return kind.model_validate({name: sum(getattr(one, name) for one in details) for name in kind.model_fields})
 
 
 def accumulate_response_usage(
     total: NeMoGymResponseUsage | None, additional: NeMoGymResponseUsage | None
 ) -> NeMoGymResponseUsage | None:
-    """Add one more reply's usage to `total`; either may be None, and a detail unknown in one is unknown in the sum."""
+    """Add one more reply's usage to `total`; either may be None."""
     return NeMoGymResponseUsage.sum_from_list([total, additional])

@@ -58,9 +58,9 @@ async def test_usage_and_tool_choice_are_kept():
         _, answer = await ask(client, body={**QUESTION, "tools": [TOOL], "tool_choice": "required"})
     assert answer["usage"] == {
         "input_tokens": 3,
-        "input_tokens_details": {"cached_tokens": None},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 2,
-        "output_tokens_details": {"reasoning_tokens": None},
+        "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 5,
     }
     assert answer["tool_choice"] == "required"

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from nemo_gym.config_types import ConfigError
@@ -52,7 +53,7 @@ async def chat(client: ServerClient, given: str, **fields: Any) -> NeMoGymChatCo
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not await holds():  # noqa: ASYNC110 - the engine tells nobody
             await asyncio.sleep(0.01)
 
@@ -341,6 +342,15 @@ async def test_a_prompt_longer_than_the_context_gives_an_incomplete_response(ser
     assert response.usage.input_tokens > 1024
 
 
+async def test_an_outside_program_is_told_that_its_prompt_is_longer_than_the_context(serve: Serve) -> None:
+    async with serve():
+        app = build_server(LocalModel, **FIELDS).build_complete_app({})
+        transport = httpx.ASGITransport(app=app)
+        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as client:
+            reply = await client.post("http://here/v1/responses", json={"input": "word " * 1200})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
 async def test_a_reply_ends_where_the_context_does(serve: Serve) -> None:
     small = {"context_length": 64, "slots": 1, "extra_body": {"ignore_eos": True}}
     async with serve(**small) as client:
@@ -470,7 +480,7 @@ def test_an_engine_that_is_closed_at_once_does_not_hang() -> None:
     address = urlsplit(engine._url)
     engine.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((address.hostname, address.port), timeout=5)
+        socket.create_connection((address.hostname, address.port), timeout=300)
 
 
 ONE_ANSWER = """

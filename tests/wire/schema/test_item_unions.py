@@ -269,7 +269,16 @@ def test_a_reasoning_item_drops_its_status_and_keeps_other_unknown_fields():
 @pytest.mark.parametrize("mode", ["validation", "serialization"])
 def test_the_unions_have_a_json_schema(mode):
     schema = INPUT.json_schema(mode=mode)
-    assert len(schema["oneOf"]) == 28
+    assert len(schema["oneOf"]) == 29
+
+
+def test_a_tool_output_of_a_response_has_its_own_class_where_it_has_an_id_and_a_status():
+    stored = {"type": "function_call_output", "id": "fc", "call_id": "c", "output": "ok", "status": "completed"}
+    assert type(OUTPUT.validate_python(stored)) is items.NeMoGymResponseFunctionCallOutput
+    assert type(INPUT.validate_python(stored)) is items.NeMoGymFunctionCallOutput
+    for name in ("id", "status"):
+        bare = {key: value for key, value in stored.items() if key != name}
+        assert type(OUTPUT.validate_python(bare)) is items.NeMoGymFunctionCallOutput
 
 
 def test_each_training_twin_is_a_subclass_of_its_plain_class():

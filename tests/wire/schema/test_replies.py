@@ -109,12 +109,12 @@ def test_a_text_part_without_annotations_has_none():
     assert message.content[0].annotations == []
 
 
-def test_usage_details_that_are_missing_or_null_are_unknown():
+def test_usage_details_that_are_missing_or_null_are_zero():
     counts = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     for usage in (counts, {**counts, "input_tokens_details": None, "output_tokens_details": None}):
         reply = response(usage=usage)
-        assert reply.usage.input_tokens_details.cached_tokens is None
-        assert reply.usage.output_tokens_details.reasoning_tokens is None
+        assert reply.usage.input_tokens_details.cached_tokens == 0
+        assert reply.usage.output_tokens_details.reasoning_tokens == 0
 
 
 @pytest.mark.parametrize("tools", [[3], ["web_search"], [None]])
