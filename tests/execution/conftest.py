@@ -9,5 +9,5 @@ from nemo_gym.code_execution import CodePool, Limits
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def pool():
     # To use all of the memory that is allowed by default takes seconds.
-    async with CodePool(workers=2, timeout_s=10, limits=Limits(memory_mib=256)) as shared:
+    async with CodePool(workers=2, timeout_s=120, limits=Limits(memory_mib=256)) as shared:
         yield shared

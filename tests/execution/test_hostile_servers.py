@@ -30,7 +30,7 @@ SENT = (
     "writing outside",
 )
 ATTACKS = [attack for attack in EVERYWHERE if attack.name in SENT]
-PATIENCE_S = 120
+PATIENCE_S = 300
 # Four gigabytes of real memory are what code_gen's programs may use, and more than a test should.
 TOO_LARGE_FOR_CODE_GEN = "memory bomb"
 

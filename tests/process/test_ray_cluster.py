@@ -112,6 +112,23 @@ def test_a_cluster_that_refuses_to_be_joined_is_an_error_with_its_words(monkeypa
         join_or_start_cluster(config_with("head:6379"))
 
 
+@pytest.mark.parametrize(
+    ("cause", "starts"), [("The current node timed out during startup.", 8), ("the raylet has crashed", 2)]
+)
+def test_a_cluster_that_is_slow_to_start_is_started_more_often_than_one_that_fails(monkeypatch, cause, starts):
+    attempts = []
+
+    def init(**how):
+        attempts.append(how["address"])
+        raise RuntimeError(cause)
+
+    fake_ray(monkeypatch, init=init)
+    monkeypatch.setattr("nemo_gym._process.ray_cluster.find_missing_permissions", list)
+    with pytest.raises(GymError, match="could not be started"):
+        join_or_start_cluster(config_with(None))
+    assert attempts == ["local"] * starts
+
+
 def test_for_a_server_that_uses_ray_a_cluster_is_started_named_and_stopped(monkeypatch):
     calls = []
     fake_ray(

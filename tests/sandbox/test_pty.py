@@ -62,7 +62,7 @@ async def test_ctrl_c_reaches_the_program(processes, until):
     async with await AsyncSandbox(LOCAL, SPEC).start() as box:
         session = await box.pty.create(SandboxPtySpec(f"{processes.sleep()}"))
         await until(processes.running)
-        ended = asyncio.create_task(session.wait(60))
+        ended = asyncio.create_task(session.wait(300))
         while not ended.done():
             # As a person does: a program that is just being started may not hear the first one.
             with contextlib.suppress(SandboxPtyError):

@@ -11,6 +11,7 @@ These are plain values and protocols; the provider modules start the processes.
         │   ├── SandboxCreateVerificationError         it was created but failed its probe
         │   └── UnknownProviderError (ValueError)      there is no provider of that name
         ├── SandboxNotRunningError                     the sandbox was never started, has ended, or is unreachable
+        │   └── SandboxExpiredError                    its time to live is over
         ├── SandboxTransferError                       a file could not be copied in or out
         ├── SandboxPtyError                            a terminal could not be opened, or has ended
         └── SandboxUnsupportedError (NotImplementedError)  the provider does not support this
@@ -35,6 +36,7 @@ __all__ = [
     "SandboxEndpoint",
     "SandboxError",
     "SandboxExecResult",
+    "SandboxExpiredError",
     "SandboxHandle",
     "SandboxNotRunningError",
     "SandboxProvider",
@@ -85,6 +87,10 @@ class UnknownProviderError(SandboxCreateError, ValueError):
 
 class SandboxNotRunningError(SandboxError):
     """The sandbox was never started, has ended, or is unreachable."""
+
+
+class SandboxExpiredError(SandboxNotRunningError):
+    """The time to live of the sandbox is over."""
 
 
 class SandboxTransferError(SandboxError):
@@ -191,8 +197,9 @@ def _check_ports(ports: object) -> tuple[int, ...]:
 class SandboxExecResult:
     """How a command ended.
 
-    `error_type` says what cut it short, if anything: "timeout", "sandbox" (the sandbox failed, not the command), "oom",
-    "output_limit" and so on. `stdout` and `stderr` are None if there is nothing to show.
+    `error_type` says what cut it short, if anything: "timeout" (of the command, or of the sandbox's time to live),
+    "sandbox" (the sandbox failed, not the command), "oom", "output_limit" and so on. `stdout` and `stderr` are None if
+    there is nothing to show.
     """
 
     stdout: str | None

@@ -26,6 +26,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxConfigError,
     SandboxError,
     SandboxExecResult,
+    SandboxExpiredError,
     SandboxHandle,
     SandboxPtyError,
     SandboxPtySpec,
@@ -119,6 +120,8 @@ class CommandProvider(ABC):
             completed, cause = await self._run(handle, SandboxCommand(argv, limit_s, cwd, variables, user))
         except SandboxConfigError:
             raise
+        except SandboxExpiredError as error:
+            return SandboxExecResult(None, str(error), FAILED_RETURN_CODE, "timeout")
         except (SandboxError, OSError) as error:
             return SandboxExecResult(None, str(error), FAILED_RETURN_CODE, "sandbox")
         if cause == "timeout":

@@ -88,10 +88,12 @@ async def run_program(
     pass_fds: Sequence[int] = (),
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     interrupt: Callable[[], Awaitable[None]] | None = None,
+    grace_s: float | None = None,
 ) -> Completed:
     """Run `argv` until it ends; end it at the deadline, when it floods us, or when we are cancelled.
 
     `interrupt`, if given, first ends what the tool started elsewhere; then the tool's own process group is killed.
+    `grace_s` is how long a tool that was asked to end may take, if not the usual `GRACE_S`.
     """
     flooded = asyncio.Event()
     out, err = Capture(max_output_bytes, flooded), Capture(max_output_bytes, flooded)
@@ -99,13 +101,13 @@ async def run_program(
         with contextlib.ExitStack() as theirs:
             out_fd, err_fd = _attach(out, ours, theirs), _attach(err, ours, theirs)
             streams = (stdin, out_fd if stdout is None else stdout, err_fd)
-            process = await spawn(argv, env, streams, pass_fds, interrupt)
+            process = await spawn(argv, env, streams, pass_fds, interrupt, grace_s=grace_s)
         ended_by: EndedBy | None = None
         try:
             ended_by = await _wait_for_first(process, flooded, timeout_s)
         finally:
             if process.returncode is None:
-                await end_process(process, interrupt)
+                await end_process(process, interrupt, grace_s)
         await _drain(out, err)
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return Completed(128 - code if code < 0 else code, out.get_content(), err.get_content(), ended_by)
@@ -130,6 +132,7 @@ async def spawn(
     pass_fds: Sequence[int] = (),
     interrupt: Callable[[], Awaitable[None]] | None = None,
     preexec_fn: Callable[[], None] | None = None,
+    grace_s: float | None = None,
 ) -> Process:
     """Start a process in its own session; if we are cancelled meanwhile, end it.
 
@@ -152,7 +155,7 @@ async def spawn(
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await end_process(await starting, interrupt)
+        await end_process(await starting, interrupt, grace_s)
         raise
     except OSError as error:
         if error.errno != errno.E2BIG:
@@ -178,7 +181,9 @@ async def _wait_for_first(process: Process, flooded: asyncio.Event, timeout_s: f
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
+async def end_process(
+    process: Process, interrupt: Callable[[], Awaitable[None]] | None, grace_s: float | None = None
+) -> None:
     """End the process and its group: gently first, then by force."""
     try:
         if interrupt is None:
@@ -186,7 +191,7 @@ async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]]
         else:
             await interrupt()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
+            async with asyncio.timeout(GRACE_S if grace_s is None else grace_s):
                 await process.wait()
     finally:
         _signal_group(process, signal.SIGKILL)

@@ -28,10 +28,12 @@ class TerminalSession:
         input_fd: int,
         interrupt: Callable[[], Awaitable[None]] | None,
         report: IO[bytes] | None,
+        grace_s: float | None,
     ) -> None:
         self.pty_id = uuid4().hex
         self._process, self._output_fd, self._input_fd = process, output_fd, input_fd
         self._interrupt = interrupt
+        self._grace_s = grace_s
         self._exited = asyncio.ensure_future(process.wait())
         self._report = report
         self._return_code: int | None = None
@@ -92,7 +94,7 @@ class TerminalSession:
         self._closed = True
         try:
             if not self._exited.done():
-                await end_process(self._process, self._interrupt)
+                await end_process(self._process, self._interrupt, self._grace_s)
             await self.wait()
         finally:
             for fd in {self._output_fd, self._input_fd}:
@@ -122,11 +124,13 @@ async def open_terminal(
     pass_fds: Sequence[int] = (),
     interrupt: Callable[[], Awaitable[None]] | None = None,
     report: IO[bytes] | None = None,
+    grace_s: float | None = None,
 ) -> TerminalSession:
     """Start `argv` in its own terminal, or with plain streams if `spec` says so.
 
     `controlling` makes it the controlling terminal of `argv`, so that Ctrl-C and resizes reach the program.
-    If `argv` runs the program for us, it writes the program's `return_code` to `report`, as JSON.
+    If `argv` runs the program for us, it writes the program's `return_code` to `report`, as JSON. `grace_s` is how long
+    it may take to end when it is asked to.
     """
     if spec.pty:
         ours, theirs = os.openpty()
@@ -148,14 +152,16 @@ async def open_terminal(
                 set_size(their_input, spec.rows, spec.cols)
             preexec_fn = take_terminal if controlling and spec.pty else None
             streams = (their_input, their_output, their_output)
-            process = await spawn(argv, env, streams, pass_fds, interrupt, preexec_fn)
+            process = await spawn(argv, env, streams, pass_fds, interrupt, preexec_fn, grace_s)
         except OSError as error:
             raise SandboxPtyError(f"cannot open a terminal: {error}") from error
         finally:
             for fd in {their_input, their_output}:
                 os.close(fd)
         on_failure.pop_all()
-    return TerminalSession(process, output_fd=output_fd, input_fd=input_fd, interrupt=interrupt, report=report)
+    return TerminalSession(
+        process, output_fd=output_fd, input_fd=input_fd, interrupt=interrupt, report=report, grace_s=grace_s
+    )
 
 
 def set_size(fd: int, rows: int, cols: int) -> None:

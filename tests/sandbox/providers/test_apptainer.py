@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The apptainer provider against a stand-in for the `apptainer` program that really runs the commands."""
 
+import asyncio
 import json
 import os
 import stat
@@ -113,6 +114,20 @@ async def test_an_instance_ends_with_its_time_to_live(apptainer, until):
     assert (result.return_code, result.error_type) == (125, "sandbox")
     assert "time to live" in result.stderr
     await box.stop()
+
+
+async def test_the_time_to_live_begins_when_the_instance_is_ready(apptainer, monkeypatch):
+    provider = ApptainerProvider()
+    verify = provider._verify
+
+    async def take_long(handle, what):
+        await asyncio.sleep(0.1)
+        await verify(handle, what)
+
+    monkeypatch.setattr(provider, "_verify", take_long)
+    box = await AsyncSandbox(provider, SandboxSpec(image=IMAGE, ttl_s=0.05)).start()
+    await box.stop()
+    await provider.aclose()
 
 
 async def test_the_time_to_live_holds_also_after_another_sandbox_of_the_provider_stopped(apptainer, until):

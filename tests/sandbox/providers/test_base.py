@@ -98,6 +98,7 @@ def test_an_endpoint_is_an_absolute_url(url):
         base.SandboxUnsupportedError,
         base.UnknownProviderError,
         base.SandboxNotRunningError,
+        base.SandboxExpiredError,
         base.SandboxTransferError,
     ],
 )

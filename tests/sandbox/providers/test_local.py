@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from nemo_gym.sandbox import (
     AsyncSandbox,
     SandboxCreateError,
     SandboxNotRunningError,
+    SandboxPtySpec,
     SandboxResources,
     SandboxSpec,
     SandboxStatus,
@@ -109,7 +111,12 @@ async def test_commands_run_in_the_working_folder_unless_they_say_otherwise(loca
 async def test_a_timeout_kills_the_whole_tree(local, processes, until):
     escape = f"env -i setsid sh -c '{processes.sleep().replace(chr(39), chr(34))} & :' &"
     async with await local().start() as box:
-        result = await box.exec(f"echo begun; {escape} {processes.sleep()} & {processes.sleep()}", timeout_s=1)
+        # On a busy machine, the first deadlines may come before the command has begun.
+        for timeout_s in (1, 10, 100):
+            command = f"echo begun; {escape} {processes.sleep()} & {processes.sleep()}"
+            result = await box.exec(command, timeout_s=timeout_s)
+            if "begun" in result.stderr:
+                break
         assert (result.error_type, result.return_code, result.stdout) == ("timeout", 125, None)
         assert result.stderr.endswith("its stdout until then:\nbegun\n")
         assert processes.running() == []
@@ -248,11 +255,57 @@ async def test_a_sandbox_ends_with_its_time_to_live_and_the_next_one_clears_it_a
     assert processes.running() == []
     assert await box.status() is SandboxStatus.STOPPED
     result = await box.exec("true")
-    assert (result.return_code, result.error_type) == (125, "sandbox")
-    assert "has ended" in result.stderr
+    assert (result.return_code, result.error_type) == (125, "timeout")
+    assert "its time to live is over" in result.stderr
     assert len(list(folder.iterdir())) == 1
     async with await local(base_dir=str(folder)).start() as other:
         assert [path.name for path in folder.iterdir()] == [other.sandbox_id]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT], ids=lambda number: number.name)
+async def test_a_signal_that_we_ignore_ends_a_command_all_the_same(local, number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        async with await local().start() as box:
+            # Not in bash itself, which always ignores SIGQUIT.
+            result = await box.exec(f"sh -c 'kill -{number:d} $$; echo ignored'")
+            assert (result.stdout, result.return_code) == ("", 128 + number)
+    finally:
+        signal.signal(number, before)
+
+
+async def test_a_command_whose_sandbox_is_cleared_away_at_its_end_has_run_out_of_time(
+    local, folder, processes, until, monkeypatch
+):
+    box = await local(SandboxSpec(ttl_s=3600), base_dir=str(folder)).start()
+    running = asyncio.create_task(box.exec(processes.sleep(), timeout_s=None))
+    await until(processes.running)
+    later = time.time() + 3601
+    monkeypatch.setattr(time, "time", lambda: later)
+    async with await local(base_dir=str(folder)).start():
+        assert (await running).error_type == "timeout"
+
+
+async def test_a_sandbox_whose_folder_is_gone_has_failed(local, folder):
+    box = await local(base_dir=str(folder)).start()
+    shutil.rmtree(folder / box.sandbox_id)
+    result = await box.exec("true")
+    assert (result.return_code, result.error_type) == (125, "sandbox")
+    assert "its folder is gone" in result.stderr
+
+
+async def test_the_time_to_live_begins_when_the_sandbox_is_ready(folder, monkeypatch):
+    provider = LocalProvider(isolation="none", base_dir=str(folder))
+    find_problem = provider._find_problem
+
+    async def take_long(handle):
+        later = time.time() + 3600
+        monkeypatch.setattr(time, "time", lambda: later)
+        return await find_problem(handle)
+
+    monkeypatch.setattr(provider, "_find_problem", take_long)
+    async with await AsyncSandbox(provider, SandboxSpec(ttl_s=60)).start() as box:
+        assert (await box.exec("echo hello")).stdout == "hello\n"
 
 
 async def test_another_process_can_take_the_sandbox_up(local):
@@ -264,6 +317,26 @@ async def test_another_process_can_take_the_sandbox_up(local):
         assert (await other.exec("cat file; echo $A_TOKEN")).stdout == "hello\nsecret\n"
     with pytest.raises(SandboxNotRunningError, match="may have ended"):
         await AsyncSandbox.connect(state, provider={"local": {}})
+
+
+@pytest.mark.parametrize("in_terminal", [False, True])
+async def test_who_ends_a_command_waits_until_its_supervisor_has_killed_everything(
+    local, processes, until, monkeypatch, in_terminal
+):
+    monkeypatch.setattr("nemo_gym.sandbox.providers.processes.GRACE_S", 0.0)
+    escape = f"env -i setsid {processes.sleep()} &"
+    async with await local().start() as box:
+        command = f"{escape} {processes.sleep()}"
+        if in_terminal:
+            session = await box.pty.create(SandboxPtySpec(command))
+            await until(lambda: len(processes.running()) == 2)
+            await session.close()
+        else:
+            task = asyncio.create_task(box.exec(command))
+            await until(lambda: len(processes.running()) == 2)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert processes.running() == []
 
 
 async def test_a_supervisor_that_is_killed_leaves_a_result_and_no_process(local, processes, until):

@@ -153,9 +153,19 @@ class ApptainerProvider(EngineProvider):
 
     def _plan(self, spec: SandboxSpec) -> tuple[SandboxHandle, ApptainerOptions]:
         options = override(ApptainerOptions(**vars(self._create_config)), spec.provider_options, self.name)
-        expires_at = int(time.time() + spec.ttl_s) + 1 if spec.ttl_s else NEVER
+        expires_at = NEVER
+        if spec.ttl_s:
+            # Others stop the instance after this time, so it includes the time that starting may take.
+            start_s = spec.ready_timeout_s or options.start_timeout_s
+            expires_at = int(time.time() + start_s + spec.ttl_s) + 1
         raw = ApptainerSandbox(spec.workdir, stringify_env(spec.env), "--net" not in options.extra_start_args)
         return SandboxHandle(f"{NAME_PREFIX}-{expires_at}-{uuid4().hex}", self.name, raw), options
+
+    async def create(self, spec: SandboxSpec) -> SandboxHandle:
+        """Start an instance; its time to live begins when it accepts commands."""
+        handle = await super().create(spec)
+        self._end_after(handle, spec.ttl_s)
+        return handle
 
     async def _launch(self, handle: SandboxHandle, spec: SandboxSpec, options: ApptainerOptions, what: str) -> None:
         instance = handle.sandbox_id
@@ -165,7 +175,6 @@ class ApptainerProvider(EngineProvider):
             arguments += [_build_image_reference(spec.image or ""), instance]
             await self._start(arguments, {}, what, spec.ready_timeout_s or options.start_timeout_s)
         await self._prepare(handle, spec, what)
-        self._end_after(handle, spec.ttl_s)
         await self._stop_expired()
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import pwd
 import sys
@@ -28,6 +29,7 @@ from nemo_gym.sandbox.providers.base import (
     KILLED_RETURN_CODE,
     SandboxConfigError,
     SandboxCreateError,
+    SandboxExpiredError,
     SandboxHandle,
     SandboxNotRunningError,
     SandboxPtySpec,
@@ -46,7 +48,7 @@ from nemo_gym.sandbox.providers.local.sandbox import (
     kill_marked,
     remove_expired,
 )
-from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run_program
+from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, Completed, run_program
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ LOG = logging.getLogger(__name__)
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
 FILTER_FD = 60
+SUPERVISOR_GRACE_S = supervisor.KILL_PATIENCE_S + 20.0
+"""How long a supervisor may take to kill all processes of its command; nobody else finds those that hide."""
 # Bubblewrap starts a session without a terminal. Start another that takes ours, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
@@ -118,17 +122,18 @@ class LocalProvider(CommandProvider):
                     f"cannot create a local sandbox in {sandbox.root!r}: it cannot run commands: {problem}\n"
                     f"hint: can user {self._run_as!r} enter that folder? If not, set `base_dir`"
                 )
-            _get_sandbox(handle).save()
+            # The time to live begins when the sandbox is ready: checking it can take long on a busy machine.
+            ready = replace(_get_sandbox(handle), expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S))
+            ready.save()
         except BaseException:
             # Also on cancellation: nobody would own this folder.
             await self.close(handle)
             raise
-        return handle
+        return replace(handle, raw=ready)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return `RUNNING` until the folder is removed or the time to live is over."""
-        sandbox = _get_sandbox(handle)
-        alive = sandbox.work.is_dir() and time.time() < sandbox.expires_at
+        alive = _get_sandbox(handle).work.is_dir() and not _has_expired(handle)
         return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
 
     async def close(self, handle: SandboxHandle) -> None:
@@ -169,7 +174,8 @@ class LocalProvider(CommandProvider):
                 _build_supervisor_argv(fds),
                 env={},
                 # The supervisor enforces the deadline; this timeout is for when it hangs.
-                timeout_s=timeout_s + supervisor.KILL_PATIENCE_S + GRACE_S,
+                timeout_s=timeout_s + SUPERVISOR_GRACE_S,
+                grace_s=SUPERVISOR_GRACE_S,
                 stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
                 stdout=None if command.stdout is None else command.stdout.fileno(),
                 pass_fds=fds,
@@ -177,14 +183,19 @@ class LocalProvider(CommandProvider):
             )
             report.seek(0)
             outcome_json = report.read()
-        if not outcome_json:
+        outcome: dict[str, Any] = {"return_code": KILLED_RETURN_CODE, "error_type": "killed", "survivors": 0}
+        if outcome_json:
+            outcome = json.loads(outcome_json)
+        else:
             # The supervisor itself was killed, so find its processes by their mark.
             await asyncio.to_thread(kill_marked, handle.sandbox_id)
-            return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
-        outcome = json.loads(outcome_json)
         if outcome["survivors"]:
             LOG.warning("cannot kill %s processes of sandbox %r", outcome["survivors"], handle.sandbox_id)
-        return replace(completed, return_code=outcome["return_code"]), completed.ended_by or outcome["error_type"]
+        cause = completed.ended_by or outcome["error_type"]
+        if cause in (None, "killed") and outcome["return_code"] == KILLED_RETURN_CODE and _has_expired(handle):
+            # Whoever creates a sandbox kills the commands of those whose time is over, perhaps before we do.
+            cause = "timeout"
+        return replace(completed, return_code=outcome["return_code"]), cause
 
     async def _check_time_left(self, handle: SandboxHandle, user: str | int | None) -> float:
         """Return how long the sandbox has left; raise if it has ended or cannot run commands as `user`."""
@@ -193,9 +204,12 @@ class LocalProvider(CommandProvider):
                 f"a local sandbox cannot run a command as user {str(user)!r}\n"
                 "hint: leave `user` unset; if we are root, the provider's `run_as` sets the user of all commands"
             )
-        if await self.status(handle) is not SandboxStatus.RUNNING:
-            raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: it was stopped or expired")
-        return _get_sandbox(handle).expires_at - time.time()
+        remaining_s = _get_sandbox(handle).expires_at - time.time()
+        if remaining_s <= 0:
+            raise SandboxExpiredError(f"local sandbox {handle.sandbox_id!r} has ended: its time to live is over")
+        if not _get_sandbox(handle).work.is_dir():
+            raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: its folder is gone")
+        return remaining_s
 
     def _build_settings(self, handle: SandboxHandle, command: SandboxCommand) -> dict[str, Any]:
         """Return the supervisor's settings for one command."""
@@ -241,7 +255,13 @@ class LocalProvider(CommandProvider):
             on_failure.enter_context(report)
             fds = (settings_file.fileno(), report.fileno())
             session = await open_terminal(
-                _build_supervisor_argv(fds), spec, env={}, controlling=False, pass_fds=fds, report=report
+                _build_supervisor_argv(fds),
+                spec,
+                env={},
+                controlling=False,
+                pass_fds=fds,
+                report=report,
+                grace_s=SUPERVISOR_GRACE_S,
             )
             on_failure.pop_all()
         return session
@@ -269,7 +289,7 @@ class LocalProvider(CommandProvider):
             env=stringify_env(spec.env),
             memory_mib=spec.resources.memory_mib or self._memory_mib,
             disk_mib=(spec.resources.disk_gib or 0) * 1024 or self._max_disk_mib,
-            expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
+            expires_at=math.inf,
             **_read_options(spec),
         )
 
@@ -360,6 +380,10 @@ def _read_options(spec: SandboxSpec) -> dict[str, Any]:
     """Return the sockets and the network access that the spec's `provider_options` grant."""
     options = spec.provider_options
     return {"sockets": dict(options.get("sockets") or {}), "has_network": bool(options.get("network"))}
+
+
+def _has_expired(handle: SandboxHandle) -> bool:
+    return time.time() >= _get_sandbox(handle).expires_at
 
 
 def _get_sandbox(handle: SandboxHandle) -> LocalSandbox:
