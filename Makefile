@@ -13,13 +13,14 @@ EXPORT := --frozen --all-extras --no-extra train --no-default-groups --no-emit-p
 # Two more than there are processors: tests that start processes and servers wait for them half of their time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
-.PHONY: help install check docs screenshots test test-all train-test demo train-demo bench format lock
+.PHONY: help install check docs screenshots test test-thorough test-all train-test demo train-demo bench format lock
 
 help:
 	@echo "make demo     evaluate a real model in a small environment; no key needed"
 	@echo "make train-demo  watch a small model learn, on the CPU; no key needed"
-	@echo "make test     run all tests"
-	@echo "make test-all also those that take minutes"
+	@echo "make test     run the tests"
+	@echo "make test-thorough  real libraries, programs and guides besides, as CI does"
+	@echo "make test-all all tests, also those that take minutes"
 	@echo "make check    formatting, lint, types, layers, documentation"
 	@echo "make docs     build the documentation site in site/"
 	@echo "make screenshots  take the pictures of the documentation again"
@@ -52,6 +53,10 @@ test: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
 	@# Tests start many interpreters; compiling everything anew in each would double their time.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+test-thorough: $(STAMP)
+	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "thorough and not exhaustive"
 
 test-all: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium

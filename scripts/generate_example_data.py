@@ -58,8 +58,17 @@ def main() -> None:
         instances = read_instances(folder / "configs" / f"{name}.yaml")
         write_atomically(folder / "data" / "example_metrics.json", example_metrics(instances))
         rollouts = asyncio.run(play(instances, generator.rows(), generator.solution))
-        write_atomically(folder / "data" / "example_rollouts.jsonl", b"".join(map(dumps_line, rollouts)))
+        lines = b"".join(map(dumps_line, rollouts))
+        for data in (folder / "data", *find_older_data(folder / "data")):
+            write_atomically(data / "example_rollouts.jsonl", lines)
         print(f"{folder.relative_to(ROOT)}: rewards {[rollout['reward'] for rollout in rollouts]}")
+
+
+def find_older_data(data: Path) -> list[Path]:
+    """The data folders of older names of an environment, whose rows are a link to those in `data`."""
+    rows = (data / "example.jsonl").resolve()
+    links = [path for path in (ROOT / "resources_servers").glob("*/data/example.jsonl") if path.is_symlink()]
+    return [path.parent for path in links if path.resolve() == rows]
 
 
 def read_instances(config: Path) -> list[Instance]:

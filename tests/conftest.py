@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _NUMBERS = itertools.count()
 _FREEZE, _UNFREEZE = gc.freeze, gc.unfreeze
+_others_ran_before = False
 _NAME_LENGTH = 24  # the path of a socket in the folder has to be short
 
 
@@ -39,6 +41,25 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.freeze = gc.unfreeze = lambda: None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what each client was able to do: `tests/clients`."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    rows = [row for report in reports for name, row in report.user_properties if name == "client"]
+    if rows:
+        terminalreporter.section("clients")
+        terminalreporter.write_line("\n".join(sorted(rows)))
+
+
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Collect what a suite of a server left open before our next test, in which a warning of it would be an error."""
+    global _others_ran_before
+    is_ours = item.path.is_relative_to(Path(__file__).parent)
+    if is_ours and _others_ran_before:
+        with warnings.catch_warnings(action="ignore"):
+            gc.collect()
+    _others_ran_before = not is_ours
 
 
 @pytest.fixture

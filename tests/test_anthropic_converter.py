@@ -193,9 +193,14 @@ def test_why_a_reply_ended(message, reason):
 
 
 def test_cached_tokens_are_counted_apart():
-    details = {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": None}}
+    details = {"input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1}}
     message = reply(said("x"), usage={"input_tokens": 10, "output_tokens": 3, "total_tokens": 13, **details})
-    assert message["usage"] == {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 3}
+    assert message["usage"] == {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 4,
+        "cache_creation_input_tokens": 1,
+        "output_tokens": 3,
+    }
 
 
 @pytest.mark.parametrize("arguments", ["{not json", "[1]", "null", '"x"'])

@@ -225,7 +225,7 @@ async def gone(pid):
 
 
 async def soon(look):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not (seen := look()):  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
     return seen

@@ -20,7 +20,7 @@ PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 def run_example(name: str, folder: Path, *arguments: str) -> str:
     """Run a program of the examples in `folder`, and return what it printed."""
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 

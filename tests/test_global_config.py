@@ -9,6 +9,7 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
+import nemo_gym
 from nemo_gym import global_config
 from nemo_gym.config_types import maybe_get_server_instance_config
 from nemo_gym.errors import (
@@ -74,11 +75,40 @@ def test_extra_roots_are_searched_first(monkeypatch, tmp_path):
     for name in ("extra", "."):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "some.yaml").write_text(f"a: {name!r}\n")
-        (tmp_path / name / "env.yaml").write_text(f"b: {name!r}\n")
     monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path / "extra"))
     arguments(monkeypatch, "+config_paths=[some.yaml]")
-    config = parse()
-    assert (config.a, config.b) == ("extra", "extra")
+    assert parse().a == "extra"
+
+
+def test_env_yaml_is_that_of_the_current_folder_or_of_its_project(monkeypatch, tmp_path):
+    for folder in ("installed", "extra", "project/notes/today", "project/resources_servers/shop/data", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in ("installed", "extra", "project"):
+        (tmp_path / folder / "env.yaml").write_text(f"a: {folder}\n")
+    (tmp_path / "project" / "resources_servers" / "shop" / "pyproject.toml").touch()
+    monkeypatch.setattr(nemo_gym, "PARENT_DIR", tmp_path / "installed")
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path / "extra"))
+
+    def read_in(folder):
+        monkeypatch.chdir(tmp_path / folder)
+        return parse().get("a")
+
+    assert read_in("elsewhere") is None
+    for folder in ("project", "project/notes/today", "project/resources_servers/shop/data"):
+        assert read_in(folder) == "project"
+    (tmp_path / "project" / "notes" / "env.yaml").write_text("a: notes\n")
+    assert read_in("project/notes") == "notes"
+    assert read_in("project/notes/today") == "project"
+
+
+@pytest.mark.parametrize("mark", [".git", "pyproject.toml", "responses_api_agents"])
+def test_a_project_is_known_by_its_repository_its_package_or_its_servers(monkeypatch, tmp_path, mark):
+    (tmp_path / "env.yaml").write_text("a: 1\n")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert "a" not in parse()
+    (tmp_path / mark).mkdir()
+    assert parse().a == 1
 
 
 def test_an_env_yaml_can_be_given_or_left_out(monkeypatch, tmp_path):

@@ -342,6 +342,10 @@ def test_a_judge_that_fails_gives_a_row_for_the_failures_file(client, path):
         "log_prob": 0.0,
         "task_id": 3,
         "reward": 0.0,
+        "mask_sample": True,
+        "failure_kind": "judge_failed",
+        "failure_reason": "the judge is down",
+        "instance_config": {"mask_sample": True},
         "_ng_failure_class": "judge_failed",
         "_ng_failure_judge_error": "the judge is down",
     }

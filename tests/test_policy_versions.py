@@ -335,7 +335,7 @@ async def test_a_collection_from_a_file_waits_for_the_versions_of_its_trainer(ru
     config, output = collection_of(tmp_path, policy_batch_size=2), tmp_path / "rollouts.jsonl"
     collecting = asyncio.create_task(helper.run_from_config(config))
     await announce(0, head_server_config=run.head)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not output.exists() or output.read_bytes().count(b"\n") < 2:  # noqa: ASYNC110  files have no event
             await asyncio.sleep(0.01)
     await announce(1, head_server_config=run.head)

@@ -406,14 +406,14 @@ def test_a_whole_reply_is_completed_and_echoes_the_request(converter):
     assert (response.model, response.temperature, response.tool_choice) == ("asked-for", 0.5, "auto")
 
 
-def test_usage_that_was_not_reported_in_detail_is_unknown_not_zero(converter):
+def test_a_detail_of_usage_that_was_not_reported_is_zero(converter):
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
     response = to_response(converter, {"content": "x"}, usage={**usage, "prompt_tokens_details": {"cached_tokens": 4}})
     assert response.usage.model_dump() == {
         "input_tokens": 5,
-        "input_tokens_details": {"cached_tokens": 4},
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
         "output_tokens": 3,
-        "output_tokens_details": {"reasoning_tokens": None},
+        "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 8,
     }
     assert to_response(converter, {"content": "x"}).usage is None

@@ -309,7 +309,7 @@ async def test_an_id_that_is_none_is_refused(run, bad):
     async with aiohttp.ClientSession() as session:
         body = {"model": "m", "messages": QUESTION}
         async with session.post(url_of(run, f"/sessions/{bad}/v1/chat/completions"), json=body) as answer:
-            assert answer.status == 422
+            assert answer.status == 400
             assert "Invalid session id" in await answer.text()
 
 

@@ -22,6 +22,12 @@ from nemo_gym._catalog.configs import (
 )
 
 _MODEL_KEYS = ("model", "openai_model", "model_name", "model_path")
+_MODEL_FLAGS = {
+    "policy_model_name": "--model",
+    "policy_base_url": "--model-url",
+    "policy_api_key": "--model-api-key",
+}
+"""The flags that give a model server its endpoint, by the keys that its config refers to."""
 _MANIFEST_KEYS = ("version", "integration_profile", "modality")
 
 
@@ -179,13 +185,17 @@ def _read_models(configs: Configs) -> Iterator[Component]:
                 None,
             )
             model = named if named and "${" not in named else None
+            written = repr([block.settings for block in blocks])
+            needs = ", ".join(flag for key, flag in _MODEL_FLAGS.items() if f"${{{key}}}" in written)
+            if not needs:
+                needs = "nothing" if group == "local_model" else "see its README"
             yield Component(
                 name,
                 "model",
                 path,
                 description=_find_first_text("description", blocks) or _read_first_sentence(server.folder),
                 facts={"model": model, "model_group": group},
-                details={"Model": model, "Server": group},
+                details={"Model": model, "Server": group, "Needs": needs},
             )
 
 

@@ -69,12 +69,14 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     problems = Problems()
     dotenv = None
     with problems.catch():
-        dotenv = load_file(sources.dotenv_path, sources.dotenv_path.name) if sources.dotenv_path else None
+        dotenv = load_file(sources.dotenv_path) if sources.dotenv_path else None
     includes = _load_files(sources, dotenv, problems)
     if problems:  # other problems may only follow from a missing file
         return problems, None
     layers = _list_layers(includes, dotenv, sources)
     defaults, notes = complete_instances(layers, sources.search_roots)
+    if sources.dotenv_path and sources.dotenv_path.is_absolute():
+        notes.insert(0, f"settings are read from {sources.dotenv_path}")
     provenance = Provenance([*defaults, *layers])
     values = _merge(provenance, sources.deletions, problems)
     if problems:

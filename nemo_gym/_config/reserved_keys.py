@@ -36,6 +36,7 @@ QUERY_KEY_NAME = "query"
 OBSERVABILITY_ENABLED_KEY_NAME = "observability_enabled"
 MODEL_CALL_CAPTURE_DIR_KEY_NAME = "model_call_capture_dir"
 TOKEN_ID_CAPTURE_KEY_NAME = "token_id_capture"
+TOKEN_ID_CAPTURE_BLOCK = TOKEN_ID_CAPTURE_KEY_NAME
 COMPONENT_NAME_KEY_NAME = "component_name"
 SKIP_VERIFICATION_KEY_NAME = "skip_verification"
 SKIP_VERIFICATION_REWARD_KEY_NAME = "skip_verification_reward"
@@ -143,6 +144,7 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "shard",
     "skills",
     "split",
+    "task_metrics",
     "upload_rollouts",
     "upload_rollouts_to_wandb",
     "uvicorn_logging_show_200_ok",

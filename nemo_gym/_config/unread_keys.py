@@ -28,7 +28,7 @@ from nemo_gym._config.server_types import (
 )
 from nemo_gym._config.servers import Detected, get_implementation
 from nemo_gym._util.nearest import nearest, nearest_spelling, offer
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import CommandLineError, ConfigError
 
 SERVER_KEYS = frozenset(
     {
@@ -122,7 +122,7 @@ def _list_referenced(provenance: Provenance) -> set[str]:
 
 
 _HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS_KEY_NAME}=true` accepts it"
-_SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
+SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
 """Families of settings that other libraries read as well."""
 
 
@@ -183,7 +183,7 @@ class _OverrideChecker:
         if name in settings or self._is_mentioned(name):
             return
         # A driver that the user wrote may read any key.
-        is_free = name.startswith(_SHARED_PREFIXES) or self._plain.get("rollout_collection_driver")
+        is_free = name.startswith(SHARED_PREFIXES) or self._plain.get("rollout_collection_driver")
         if not is_free or nearest_spelling(name, settings):
             self._report((name,), nearest(name, {*settings, *self._instances}, limit=1))
 
@@ -194,7 +194,7 @@ class _OverrideChecker:
             if key != kind and not self._is_read((instance.name, str(key))):
                 place = f"{join_path((instance.name, str(key)))} (command line)"
                 self.problems.add(
-                    ConfigError,
+                    CommandLineError,
                     f"{place}: nothing reads it there.\n"
                     f"hint: settings of {instance.name!r} belong in `{join_path(whole)}`, as in "
                     f"`++{join_path((*whole, str(key)))}=…`",
@@ -230,7 +230,7 @@ class _OverrideChecker:
 
     def _report(self, path: KeyPath, close: list[str]) -> None:
         text = f"{join_path(path)} (command line): nothing reads {path[-1]!r}.{offer(close)}\n{_HINT}"
-        self.problems.add(ConfigError, text)
+        self.problems.add(CommandLineError, text)
 
     def _report_absent_instance(self, name: str, value: Mapping[str, Any]) -> None:
         kind = list_server_types(value)[0]
@@ -243,7 +243,7 @@ class _OverrideChecker:
         close = nearest_spelling(name, self._instances, limit=1) or alike or nearest(name, self._instances, limit=1)
         listed = ", ".join(map(repr, self._instances)) or "none"
         self.problems.add(
-            ConfigError,
+            CommandLineError,
             f"{name} (command line): no loaded config has a server {name!r}, and the override alone does not make one."
             f"{offer(close)}\nservers of the config: {listed}\n"
             f"hint: correct the name, or add the config that defines {name!r} to `config_paths`",

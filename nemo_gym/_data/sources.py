@@ -89,7 +89,10 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
     if any(source.is_benchmark for source in missing):
         hints.append(f"hint: {prepare_command}")
     if any(isinstance(one.dataset, DatasetConfig) and choose_registry(one.dataset, "gitlab") for one in missing):
-        hints.append("hint: `--download` (+should_download=true) fetches what has a source in a registry")
+        hints.append(
+            "hint: `ng_prepare_data +should_download=true`, which is `gym dataset collate --download`, with the same "
+            "config fetches what has an identifier"
+        )
     hints += [f"hint: `{source.prepare_command}` writes {source.path}" for source in missing if source.prepare_command]
     if not hints:
         hints.append("hint: put the files there, or correct `jsonl_fpath` in the config")

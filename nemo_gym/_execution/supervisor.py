@@ -81,7 +81,8 @@ def _become_command(settings: dict[str, Any]) -> None:
             max_file_bytes=settings["max_file_bytes"],
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKE_SIGNALS)
-        for restored in (signal.SIGPIPE, signal.SIGINT):
+        # Under `nohup`, or in the background of a shell, we are started with some of these ignored.
+        for restored in (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
             signal.signal(restored, signal.SIG_DFL)
         os.chdir(settings["cwd"])
         if contained:

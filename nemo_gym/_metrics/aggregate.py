@@ -34,6 +34,7 @@ from nemo_gym._metrics.rollouts import (
     read_key,
 )
 from nemo_gym._util.garbage import pause_collections
+from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
 
 MEAN_REWARD = "mean/reward"
@@ -60,10 +61,11 @@ def aggregate(
     key_metrics: KeyMetrics | None = None,
 ) -> Aggregate:
     """Return statistics of `verify_responses`, with the server's own metrics merged in and the key ones picked out."""
-    if not verify_responses:
+    measured = [one for one in verify_responses if not has_no_measurement(one)]
+    if not measured:
         return Aggregate()
-    agent, tasks = _describe(verify_responses)
-    own = dict(compute_metrics(group_responses(verify_responses))) if compute_metrics else {}
+    agent, tasks = _describe(measured)
+    own = dict(compute_metrics(group_responses(measured))) if compute_metrics else {}
     _merge_per_task(tasks, own.pop(PER_TASK_METRICS, None))
     agent |= own
     return Aggregate(tasks, agent, dict((key_metrics or select_means)(agent)))

@@ -25,6 +25,7 @@ from nemo_gym._metrics.describe import (
 )
 from nemo_gym._util.row_keys import (
     BOOKKEEPING_PREFIX,
+    MASK_SAMPLE_KEY,
     RESPONSE_KEY_NAME,
     REWARD_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
@@ -81,7 +82,9 @@ class NumberReader:
         numbers: dict[str, Number] = {}
         for fields, no_numbers in ((row, _NEVER_NUMBERS), (read_usage(row), _NEVER_COUNTS)):
             for name, value in fields.items():
-                if type(value) in no_numbers or name in numbers or name.startswith(BOOKKEEPING_PREFIX):
+                if type(value) in no_numbers or name in numbers:
+                    continue
+                if name.startswith(BOOKKEEPING_PREFIX) or name == MASK_SAMPLE_KEY:
                     continue
                 if (number := to_finite(value)) is not None:
                     numbers[name] = number

@@ -30,7 +30,9 @@ _LOCAL_CLUSTER_ENV = "NEMO_GYM_LOCAL_RAY_CLUSTER"
 """Set if this run has started its cluster, which is this machine alone: the prefix of the Python that started it."""
 _AUTO = "auto"
 _STARTS = 2
-"""How often a local cluster is started: Ray gives its processes half a minute, which a busy machine may not meet."""
+"""How often a local cluster is started if it fails."""
+_SLOW_STARTS = 8
+"""How often it is started if its processes run but are not ready after the half minute that Ray gives them."""
 _CONNECT_TIMEOUT_S = 5.0
 # A call that only the right kind of server knows, whatever it answers.
 _CLUSTER_CALL, _CLIENT_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rpc.RayletDriver/ClusterInfo"
@@ -56,12 +58,13 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
         if not address:
             _require_permissions()
         LOG.info("joining the Ray cluster at %s" if address else "starting a local Ray cluster%s", address or "")
-        for attempt in range(1, _STARTS + 1):
+        for attempt in range(1, _SLOW_STARTS + 1):
             try:
                 _init(ray, address)
                 break
             except Exception as error:  # Ray raises what it likes, also a bare Exception
-                if address or attempt == _STARTS:
+                is_slow = "timed out" in str(error).lower()
+                if address or attempt >= (_SLOW_STARTS if is_slow else _STARTS):
                     raise RayUnavailable(_explain_failure(address, error)) from error
                 LOG.warning("a local Ray cluster did not start and is started again: %s", error)
                 ray.shutdown()

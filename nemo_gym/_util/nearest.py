@@ -9,8 +9,11 @@ from collections.abc import Iterable, Sequence
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
-    """Return up to `limit` of the `known` names: other spellings of `name` first, then names that it is a part of."""
-    known = sorted(set(known))
+    """Return up to `limit` of the `known` names: other spellings of `name` first, then names that it is a part of.
+
+    `name` itself is never among them: whoever typed it did not mean another one by it.
+    """
+    known = sorted({*known} - {name})
     spelt = nearest_spelling(name, known, limit)
     words = _normalize(name).strip("_")
     wholes = [one for one in known if one not in spelt and len(words) > 2 and _has_part(_normalize(one), words)]
@@ -21,7 +24,7 @@ def nearest_spelling(name: str, known: Iterable[str], limit: int = 3) -> list[st
     """Return up to `limit` of the `known` names that `name` may be a misspelling of, best first."""
     given = _normalize(name)
     found = []
-    for one in sorted(set(known)):
+    for one in sorted({*known} - {name}):
         allowed = _allowed_slips(given, _normalize(one))
         slips = _count_slips(given, _normalize(one)) if abs(len(given) - len(one)) <= allowed else allowed + 1
         if slips <= allowed:

@@ -9,6 +9,8 @@ from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+ROLLOUT_ID = "nemo_gym.rollout_id"
+"""Scope key: the rollout that the path named."""
 ROLLOUT_PATH_PREFIX = "ng-rollout"
 TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
 
@@ -60,7 +62,7 @@ def remove_rollout_prefix(scope: MutableMapping[str, Any], split: SplitPath) -> 
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     path, separator, query = raw_path.decode("latin-1").partition("?")
     raw_rest = split_rollout_prefix(path).rest + separator + query
-    return {**scope, "path": split.rest, "raw_path": raw_rest.encode("latin-1")}
+    return {**scope, "path": split.rest, "raw_path": raw_rest.encode("latin-1"), ROLLOUT_ID: split.rollout_id}
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:

@@ -37,6 +37,15 @@ def find_server_folder(server_type: str, name: str, roots: Iterable[Path]) -> Pa
     return next((place for is_it in (holds_code, Path.is_dir) for place in places if is_it(place)), None)
 
 
+def split_server_folder(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return the root that holds a server's folder, and the names from its kind down.
+
+    Folders may be nested, as in `responses_api_agents/conversational_tool_use/simulation`.
+    """
+    kind = next((place for place in folder.parents if place.name in SERVER_TYPES), folder.parent)
+    return kind.parent, folder.relative_to(kind.parent).parts
+
+
 class ServerFolderFinder:
     """Finds `resources_servers` and the like, and the folders directly below them; the rest is left to Python."""
 

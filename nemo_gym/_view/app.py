@@ -51,7 +51,7 @@ _SORT_NAMES = {
 }
 _ANY = ("any", "")
 _TROUBLES = [("a crashed tool", "tool_error"), ("a cut-off end", "cut_off")]
-_COLUMNS_INFO = "Fields of the task and of the verifier; if none is chosen, the numbers of the verifier."
+_COLUMNS_INFO = "Fields of the task and of the verifier; if none is chosen, the scores from the verifier."
 _OUTCOMES = [("All", "all"), ("Scored", "scored"), ("Failed", "failed")]
 
 # Gradio's own field does not notice what is pasted or deleted; this one is read and written by `page.js`.

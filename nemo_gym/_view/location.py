@@ -47,7 +47,7 @@ class Location:
     grouped: bool = False
     """The list shows tasks instead of rollouts."""
     columns: tuple[str, ...] = ()
-    """The fields that the list shows as columns; empty for the numbers of the verifier."""
+    """The fields that the list shows as columns; empty for the scores from the verifier."""
     page: int = 0
 
     def change(self, **changes: Any) -> "Location":

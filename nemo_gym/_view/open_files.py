@@ -12,7 +12,7 @@ from nemo_gym._reports.index import Index, open_index
 from nemo_gym._reports.overview import Overview, make_overview
 from nemo_gym._reports.query import Browser
 from nemo_gym._reports.row_selection import Filters
-from nemo_gym._reports.run_files import RunFiles, open_failures
+from nemo_gym._reports.run_files import RunFiles, label_files, open_failures
 
 _REST = 10
 """While a file grows, its overview is made again only after this many times as long as the last one took."""
@@ -29,7 +29,9 @@ class OpenFile:
         *,
         holds_failures_of_another: bool = False,
     ) -> None:
-        self.index, self.failures, self.name = index, failures, index.name
+        self.index, self.failures = index, failures
+        self.name = index.name
+        """Tells it from the other open files."""
         self.holds_failures_of_another = holds_failures_of_another
         """It was opened together with the rollouts file whose failures it holds."""
         self.run_files = RunFiles(index, user_cache_dir)
@@ -112,5 +114,7 @@ def open_files(paths: Sequence[Path], *, user_cache_dir: Path | None = None) -> 
         named = {path.resolve() for path in paths}
         beside = [file.failures for file in files if file.failures and file.failures.path.resolve() not in named]
         files += [OpenFile(index, None, user_cache_dir, holds_failures_of_another=True) for index in beside]
+        for file, label in zip(files, label_files([file.index.path for file in files]), strict=True):
+            file.name = label
         opened.pop_all()
         return OpenFiles(files)

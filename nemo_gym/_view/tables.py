@@ -4,12 +4,14 @@
 The small pieces that all parts of the page share are here too. Nothing is rendered as markdown.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nemo_gym._reports.html_elements import Html, element, join
 from nemo_gym._reports.query import ResultPage, Results, RowSummary
+from nemo_gym._reports.row_facts import FAILED
 from nemo_gym._reports.row_selection import GROUP_SORTS, Filters, TaskGroup
 from nemo_gym._view.location import Location
 from nemo_gym._view.open_files import OpenFile
@@ -103,6 +105,8 @@ class RewardScale:
 
     def render_outcome(self, one: RowSummary) -> Html:
         """Render the reward or the failure of a rollout."""
+        if one.outcome == "not run":
+            return element("span", one.outcome, class_="ngp-badge")
         return make_badge(one.failure_kind or "failed") if one.outcome == "failed" else self.render_reward(one.reward)
 
     def render_dots(self, location: Location, rows: Sequence[int], most: int) -> Html:
@@ -113,8 +117,8 @@ class RewardScale:
 
     def _render_dot(self, location: Location, one: RowSummary) -> Html:
         attributes = {"class_": "ngp-dot is-bad"}
-        said = one.failure_kind or one.outcome
-        if one.outcome != "failed" and one.reward is not None:
+        said = one.failure_kind if one.outcome == "failed" and one.failure_kind else one.outcome
+        if one.outcome == "scored" and one.reward is not None:
             attributes = {"class_": "ngp-dot", "style": self._style(one.reward)}
             said = f"reward {format_reward(one.reward)}"
         title = f"rollout {one.rollout} · {said}"
@@ -175,7 +179,7 @@ def _choose_columns(file: OpenFile, rows: Sequence[RowSummary], chosen: Sequence
     columns += [_make_field_column(name, choices.fields) for name in chosen or choices.fields[:_MOST_FIELDS]]
     if any(one.preview.failure for one in rows):
         columns.append(Column("", "Message", lambda one: _clip(one.preview.failure), "preview said"))
-    columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
+    columns.append(Column("", "Last user message", lambda one: _clip(one.preview.asked), "preview"))
     if any(one.preview.answer for one in rows):
         columns.append(Column("", "Answer", lambda one: _clip(one.preview.answer), "preview said"))
     if any(one.preview.target for one in rows):
@@ -248,8 +252,13 @@ def _choose_task_columns(file: OpenFile, location: Location, groups: Sequence[Ta
     def link_rollouts(one: TaskGroup) -> Html:
         return make_link(_locate_rollouts(location, one), one.task_label)
 
+    failed_elsewhere = Counter[int]()
+    if failures is not None:
+        failed = failures.columns
+        failed_elsewhere.update(failed.task[row] for row in range(failed.n_rows) if failed.flags[row] & FAILED)
+
     def render_failed(one: TaskGroup) -> Html:
-        n_failed = one.n_failed + (failures.columns.task.count(one.task) if failures else 0)
+        n_failed = one.n_failed + failed_elsewhere[one.task]
         return make_badge(f"{n_failed:,}") if n_failed else _NONE
 
     columns = [Column("task", "Task", link_rollouts, "number")]
@@ -261,7 +270,7 @@ def _choose_task_columns(file: OpenFile, location: Location, groups: Sequence[Ta
     if failures is not None:
         columns.append(Column("", "Failed", render_failed, "number"))
     columns += [_make_field_column(name) for name in location.columns]
-    columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
+    columns.append(Column("", "Last user message", lambda one: _clip(one.preview.asked), "preview"))
     if any(one.preview.target for one in groups):
         columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview said"))
     return columns

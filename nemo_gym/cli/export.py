@@ -52,7 +52,7 @@ class TokensConfig(_RolloutsConfig):
 @pause_collections()
 def export(overrides: list[str]) -> int:
     """Export rollouts; return 1 if there was nothing to export."""
-    config = read_settings(ExportConfig, parse_config(overrides, needs_model=False))
+    config = read_settings(ExportConfig, parse_config(overrides, ExportConfig, needs_model=False))
     thresholds = {} if config.pass_threshold is None else {"pass_threshold": config.pass_threshold}
     selection = Selection(
         config.min_reward, config.keep_groups, config.min_pass_rate, config.max_pass_rate, **thresholds
@@ -102,7 +102,7 @@ def _list_counts(counts: Counter[str]) -> str:
 @pause_collections()
 def tokens(overrides: list[str]) -> int:
     """Report the token drift of every model."""
-    config = read_settings(TokensConfig, parse_config(overrides, needs_model=False))
+    config = read_settings(TokensConfig, parse_config(overrides, TokensConfig, needs_model=False))
     decode = load_decode(config.tokenizer) if config.tokenizer else None
     models = report_drift(expand_globs(config.rollouts_jsonl_fpaths), decode)
     if config.json_summary:

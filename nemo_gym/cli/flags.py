@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -103,6 +104,10 @@ class Command:
     settings: str
     flags: tuple[Flag, ...] = ()
     positionals: tuple[Positional, ...] = ()
+
+
+RUNNING: ContextVar[Command | None] = ContextVar("running command", default=None)
+"""The command of this command line, so that messages can name its flags."""
 
 
 def load(reference: str) -> Any:

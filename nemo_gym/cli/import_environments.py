@@ -58,7 +58,7 @@ class ImportConfig(BaseNeMoGymCLIConfig):
 
 def import_environment(overrides: list[str]) -> int:
     """Write an environment's config and dataset, and print the command that plays it."""
-    config = parse_config(overrides, needs_model=False)
+    config = parse_config(overrides, ImportConfig, needs_model=False)
     settings = read_settings(ImportConfig, config)
     system, environment_id = _split_name(settings.environment)
     options = dict(map(_parse_option, settings.options))

@@ -39,7 +39,7 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
     ),
     "models": (
         ("Model type", lambda component: component.name),
-        ("Model", lambda component: component.facts["model"] or "given by --model"),
+        ("Needs", lambda component: component.details["Needs"]),
         ("Server", lambda component: component.facts["model_group"]),
         _DESCRIPTION,
     ),
@@ -214,7 +214,8 @@ def make_usage_example(component: Component) -> str:
         run = f"gym eval run --{component.type} {name} {model} --output results/{name}.jsonl"
         return f"gym eval prepare --benchmark {name}\n{run}" if component.type == "benchmark" else run
     if component.type == "model":
-        return f"gym env start --resources-server example_single_tool_call --model-type {name} --model <name>"
+        flags = " --model <name>" if "--model" in component.details["Needs"] else ""
+        return f"gym env start --resources-server example_single_tool_call --model-type {name}{flags}"
     config = f"responses_api_agents/{name}/configs/<config>.yaml"
     if component.config is not None:  # relative to its root, as it would be given
         below = component.config.parts[::-1].index("responses_api_agents") + 1

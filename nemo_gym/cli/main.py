@@ -19,8 +19,8 @@ from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import help_pages, render
 from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION
-from nemo_gym.cli.flags import VERBOSE, Command, UsageError, load, to_overrides
-from nemo_gym.errors import GymError
+from nemo_gym.cli.flags import RUNNING, VERBOSE, Command, UsageError, load, to_overrides
+from nemo_gym.errors import CommandLineError, ConfigProblems, GymError
 
 _HELP_FLAGS = frozenset({"-h", "--help"})
 _HELP_KEYS = frozenset({"help", "h"})
@@ -72,16 +72,17 @@ def run_command(argv: Sequence[str]) -> int:
         if any(map(_is_set_to_help, tokens)):
             render.data(help_pages.parameters(command))
             return 0
+        RUNNING.set(command)
         overrides = to_overrides(command, tokens)
         implementation: Callable[[list[str]], int] = load(command.implementation)
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
         return implementation(overrides)
-    except UsageError as error:
-        return _report_failure(error, 2, verbose)
     except GymError as error:
-        return _report_failure(error, 1, verbose)
+        problems = error.problems if isinstance(error, ConfigProblems) else [error]
+        is_usage_error = any(isinstance(one, UsageError | CommandLineError) for one in problems)
+        return _report_failure(error, 2 if is_usage_error else 1, verbose)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 
 from nemo_gym.benchmarks import prepare_benchmarks
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import read_settings
+from nemo_gym.cli.settings import make_parser, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict, set_global_config_dict
 
@@ -32,7 +32,8 @@ def prepare(overrides: list[str]) -> int:
             overrides=overrides,
             initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT,
             offline=True,
-        )
+        ),
+        make_parser(PrepareBenchmarkConfig),
     )
     config = get_global_config_dict()
     settings = read_settings(PrepareBenchmarkConfig, config)

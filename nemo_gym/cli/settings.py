@@ -5,9 +5,10 @@ Every override on a command line must have an effect; `CheckedParser` checks tha
 parse a config themselves (`GlobalConfigDictParser`) may pass anything.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, Field, ValidationError
@@ -18,13 +19,14 @@ from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.parse import Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import IS_MISSING, Problems, explain
+from nemo_gym._config.secrets import is_secret_key
 from nemo_gym._config.server_code import ServerCode, check_types
-from nemo_gym._config.unread_keys import check_command_line
+from nemo_gym._config.unread_keys import SHARED_PREFIXES, check_command_line
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS, GROUPS
-from nemo_gym.cli.flags import Command, UsageError, load
+from nemo_gym.cli.flags import RUNNING, Command, load
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import CommandLineError, ConfigError
 from nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     POLICY_API_KEY_KEY_NAME,
@@ -45,12 +47,23 @@ def split_off(overrides: Sequence[str], *keys: str) -> tuple[dict[str, Any], lis
     return parse_overrides(own).values, [token for token in overrides if token not in own]
 
 
-def parse_config(
-    overrides: list[str], parser: type[GlobalConfigDictParser] = GlobalConfigDictParser, *, needs_model: bool = True
-) -> DictConfig:
-    """Parse the config of a command that starts no server; a stand-in replaces a model it does not need."""
+class CommandParser(GlobalConfigDictParser):
+    """Parses the config of a command, and prints the notes about it."""
+
+    def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
+        resolved = super().resolve(parse_config)
+        for note in resolved.notes:
+            render.note(note)
+        return resolved
+
+
+def parse_config(overrides: list[str], kind: type[BaseModel] | None = None, *, needs_model: bool = True) -> DictConfig:
+    """Parse the config of a command that starts no server, and that reads its settings as a `kind`.
+
+    A stand-in replaces a model that it does not need.
+    """
     stand_in = None if needs_model else GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
-    return parser().parse(
+    return make_parser(kind)().parse(
         GlobalConfigDictParserConfig(overrides=overrides, initial_global_config_dict=stand_in, offline=True)
     )
 
@@ -66,38 +79,90 @@ def validate_settings(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise UsageError(_describe_mistakes(explain(error, values))) from error
+        raise CommandLineError(_describe_mistakes(explain(error, values))) from error
 
 
 def _describe_mistakes(mistakes: Mapping[KeyPath, str]) -> str:
     missing = [join_path(path) for path, text in mistakes.items() if text == IS_MISSING]
-    wrong = [f"{join_path(path)} {text}" if path else text for path, text in mistakes.items() if text != IS_MISSING]
+    names = _name_on_command_line()
+    wrong = []
+    for path, text in mistakes.items():
+        if text != IS_MISSING:
+            key = join_path(path)
+            place = [key] if key else []
+            if key in names and names[key].strip("-").replace("-", "_") != key:
+                place.append(f"({names[key]})")
+            wrong.append(" ".join([*place, text]))
     lines = []
     if missing:
-        lines.append(
-            f"missing required configuration: {', '.join(missing)}. Provide each via its flag (see --help) or as a "
-            f"+{missing[0]}=<value> override."
-        )
+        lines.append(f"missing required configuration: {', '.join(missing)}. {_explain_how_to_give(missing)}")
     if wrong:
         lines.append(f"invalid configuration: {'; '.join(wrong)}")
     return "\n".join(lines)
 
 
+def _explain_how_to_give(keys: Sequence[str]) -> str:
+    """Say where each of the missing `keys` belongs: into env.yaml, or on the command line, and under which name."""
+    names = _name_on_command_line()
+    personal = [key for key in keys if key.startswith(SHARED_PREFIXES) or is_secret_key(key)]
+    others = [key for key in keys if key not in personal]
+    sentences = []
+    if others:
+        typed = ", ".join(names[key] for key in others if key in names)
+        via = f"its flag ({typed}; see --help)" if typed else "its flag (see --help)"
+        if typed and not any(names[key].startswith("-") for key in others if key in names):
+            via = f"its argument ({typed}; see --help)"
+        sentences.append(f"Provide each via {via} or as a +{others[0]}=<value> override.")
+    if personal:
+        sentences.append(f"Put {', '.join(personal)} into env.yaml.")
+    return " ".join(sentences)
+
+
+def _name_on_command_line() -> dict[str, str]:
+    """Return what sets each key of the running command: a flag, or the name of a positional."""
+    command = RUNNING.get()
+    if command is None:
+        return {}
+    names = {key: flag.name for flag in reversed(command.flags) for key in flag.sets}
+    return names | {positional.key: positional.name for positional in command.positionals}
+
+
 # --- what would have no effect ----------------------------------------------------------------------------------------
 
 
-class CheckedParser(GlobalConfigDictParser):
+class CheckedParser(CommandParser):
     """Parses the config of a command line and refuses what would have no effect."""
 
-    def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
-        resolved = super().resolve(parse_config)
-        for note in resolved.notes:
-            render.note(note)
-        return resolved
+    settings: ClassVar[type[BaseModel] | None] = None
+    """What the command reads its own settings as."""
+    needs_servers: ClassVar[bool] = False
+    """Whether the command has nothing to do without a server."""
 
     def further_problems(self, resolved: Resolved) -> Problems:
         given = resolved.provenance.layers[-1].values
-        return check_command(resolved, only=lambda path: has_path(given, path))
+        problems = check_command(resolved, only=lambda path: has_path(given, path))
+        servers = resolved.servers
+        values = servers.values
+        # A setting that is a hole is reported as one.
+        if self.settings is not None and not any(path[0] in self.settings.model_fields for path in values.holes):
+            with problems.catch():
+                validate_settings(self.settings, values.plain)
+        # A driver of the user's own may need no server.
+        needs_servers = self.needs_servers and not values.plain.get("rollout_collection_driver")
+        if needs_servers and not (servers.instances or servers.almost or servers.unknown_yet):
+            with problems.catch():
+                self.raise_on_no_server_instances(resolved.config)
+        return problems
+
+
+def make_parser(kind: type[BaseModel] | None, *, needs_servers: bool = False) -> type[CheckedParser]:
+    """Return a parser that also reports what is wrong with the settings of a command, which are a `kind`."""
+
+    class Parser(CheckedParser):
+        settings = kind
+
+    Parser.needs_servers = needs_servers
+    return Parser
 
 
 def check_command(resolved: Resolved, only: Any = lambda path: True) -> Problems:
@@ -160,7 +225,11 @@ def _check_urls(resolved: Resolved) -> Problems:
     for path, url in urls:
         if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
             where = f"{join_path(path)}{resolved.provenance.locate(path)}"
-            problems.add(ConfigError, f"{where}: {url!r} is not a URL: it has no scheme.\nhint: write 'http://{url}'")
+            hint = f"write 'http://{url}'"
+            written = str(resolved.provenance.list_given(path)[-1].value)
+            if variable := re.search(r"\$\{\s*oc\.env:\s*(\w+)", written):
+                hint = f"set the environment variable {variable[1]!r} to the URL of the endpoint"
+            problems.add(ConfigError, f"{where}: {url!r} is not a URL: it has no scheme.\nhint: {hint}")
     return problems
 
 

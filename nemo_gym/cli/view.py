@@ -49,7 +49,7 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
 
 def view(overrides: list[str]) -> int:
     """Serve the page until it is stopped, or write a report."""
-    config = read_settings(JsonlDatasetViewerConfig, parse_config(overrides))
+    config = read_settings(JsonlDatasetViewerConfig, parse_config(overrides, JsonlDatasetViewerConfig))
     paths = [Path(path).expanduser() for path in config.jsonl_fpath]
     missing = [repr(str(path)) for path in paths if not path.exists()]
     if missing:

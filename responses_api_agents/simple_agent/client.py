@@ -3,8 +3,8 @@
 
     python responses_api_agents/simple_agent/client.py [--agent NAME] [--question TEXT] [config overrides]
 
-The only agent that runs is asked; among several, `--agent` chooses. The question offers the tool of the example
-environment `example_single_tool_call`.
+The only agent that runs is asked; among several, the one called `simple_agent`, unless `--agent` chooses another. The
+question offers the tool of the example environment `example_single_tool_call`.
 """
 
 import argparse
@@ -45,11 +45,13 @@ def make_weather_question(question: str) -> NeMoGymResponseCreateParamsNonStream
 
 
 def find_only_agent(client: ServerClient) -> str:
-    """Return the name of the agent that runs; refuse to choose among several."""
+    """Return the name of the agent that runs; among several only one called `simple_agent` is taken."""
     servers = GlobalConfigDictParser().filter_for_server_instance_configs(client.global_config_dict)
     agents = [server.name for server in servers if server.SERVER_TYPE == "responses_api_agents"]
     if not agents:
         raise UnknownServerError("none of the servers that run is an agent.\nhint: start a config that has one")
+    if "simple_agent" in agents:
+        return "simple_agent"
     if len(agents) > 1:
         listed = "".join(f"\n  {agent}" for agent in agents)
         raise UnknownServerError(f"{len(agents)} agents run:{listed}\nhint: choose one, as in `--agent {agents[0]}`")

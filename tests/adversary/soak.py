@@ -129,7 +129,7 @@ class Place:
 
     def assert_nothing_left(self) -> None:
         """Fail if a process outlives the run by seconds, a file stays in the temporary folder, or the key in any."""
-        ends_at = time.monotonic() + 10
+        ends_at = time.monotonic() + 300
         while (left := self.processes()) and time.monotonic() < ends_at:
             time.sleep(0.1)
         assert not left, f"processes left: {[process.cmdline() for process in left]}"

@@ -84,15 +84,15 @@ def test_a_verifier_that_blocks_the_loop_is_interrupted_at_the_timeout(make_runn
 @pytest.mark.fault(
     place="Inline server",
     fault="A handler blocks the event loop, and SIGTERM comes",
-    outcome="The handler is interrupted and the run ends with 130; what has no result stays not played.",
+    outcome="The handler is interrupted and the run ends with 130; what has no result stays not run.",
 )
 def test_sigterm_ends_a_run_whose_loop_is_blocked(make_runner):
     runner = make_runner(BLOCK)
     process = start_and_block(runner)
     process.send_signal(signal.SIGTERM)
     with process.stderr:
-        read_until(process, f"{TASKS - 1} of {TASKS} rollouts were not played.")
-        assert process.wait(60) == 130
+        read_until(process, f"{TASKS - 1} of {TASKS} rollouts did not run.")
+        assert process.wait(300) == 130
     assert runner.keys() == [(0, 0)]
     assert (runner.counts["scored"], runner.counts["failed"], runner.counts["not_played"]) == (1, 0, TASKS - 1)
 
@@ -111,7 +111,7 @@ def test_the_third_ctrl_c_ends_a_run_that_nothing_else_ends(make_runner):
         process.send_signal(signal.SIGINT)
         read_until(process, "canceling running rollouts")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(300) == 130
     assert runner.keys() == [(0, 0)]
 
 
@@ -126,5 +126,5 @@ def test_a_run_whose_loop_cannot_be_freed_ends_by_itself(make_runner):
     with process.stderr:
         assert "in verify, " in read_until(process, "Error: the run ends as it stands: server 'own' blocks")
         assert "`--resume`" in read_until(process, "hint:")
-        assert process.wait(60) == 1
+        assert process.wait(300) == 1
     assert runner.keys() == [(0, 0)]

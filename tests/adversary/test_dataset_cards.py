@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym._data.hub import HubError
-from nemo_gym._data.hub_splits import assign_splits, compile_pattern
+from nemo_gym._data.hub_splits import _MOST_QUOTED, assign_splits, compile_pattern
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
 from tests.support.fake_hub import hub as hub  # a fixture
 
@@ -42,7 +42,7 @@ def test_a_card_cannot_choose_where_files_are_written(gym, hub, tmp_path, name):
     victim.write_text("mine")
     said = gym("dataset", "download", "--repo-id", "org/set", "--output-dir", str(tmp_path / "out"))
     assert (said.code, said.out) == (1, "")
-    assert f"the dataset 'org/set' names a split {name!r}" in said.err
+    assert f"the dataset 'org/set' names a split {name[:_MOST_QUOTED]!r}" in said.err
     assert "hint: " in said.err
     assert "Traceback" not in said.err
     assert "\x1b" not in said.err
@@ -96,7 +96,6 @@ SLOW_CARDS = {
     fault="Patterns or YAML of its card that take exponential time: `**/**/…`, sets, aliases, merges, deep nesting",
     outcome="They are matched in no time, or refused with an error that names the dataset.",
 )
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("what", SLOW_CARDS)
 def test_no_card_hangs_or_crashes_what_reads_it(what):
     paths = [f"{LONG}/{LONG}/{'a/' * 200}y.jsonl", *(f"{'a/' * n}{LONG}.jsonl" for n in range(60)), "b.jsonl"]

@@ -103,7 +103,7 @@ async def test_posts_of_foreign_pages_are_refused(run):
         own = await ask(
             port, "POST", "/v1/responses", b"{}", origin=f"http://127.0.0.1:{port}", content_type="application/json"
         )
-        assert own.status == 422, "a page of the server itself gets as far as the handler"
+        assert own.status == 400, "a page of the server itself gets as far as the handler"
 
 
 @pytest.mark.fault(
@@ -121,13 +121,11 @@ async def test_bodies_of_types_that_any_page_can_post_are_not_read(run):
                 "multipart/form-data; boundary=x",
             ):
                 reply = await ask(port, "POST", path, body, content_type=kind)
-                assert (reply.status, "hint: send the header `Content-Type: application/json`" in reply.detail) == (
-                    415,
-                    True,
-                )
+                assert reply.status == 415
+                assert b"hint: send the header `Content-Type: application/json`" in reply.body
         # What programs send: no type at all, or bytes.
         for kind in ("application/json", None, "application/octet-stream"):
-            assert (await ask(port, "POST", "/v1/responses", b"{}", content_type=kind)).status == 422
+            assert (await ask(port, "POST", "/v1/responses", b"{}", content_type=kind)).status == 400
         tools = ports["resources_servers"]
         assert (await ask(tools, "POST", "/get_weather", b'{"city": "Oslo"}', content_type="text/plain")).status == 422
         assert (await ask(tools, "POST", "/get_weather", b'{"city": "Oslo"}')).status == 200
@@ -157,12 +155,12 @@ async def test_names_and_pages_that_the_config_allows_are_let_in(run):
         port = ports["responses_api_models"]
         kind = {"content_type": "application/json", "host": "gym.example.com"}
         assert (await ask(port, "GET", "/", host="GYM.example.com:80")).status == 200
-        assert (await ask(port, "POST", "/v1/responses", b"{}", origin="https://gym.example.com", **kind)).status == 422
+        assert (await ask(port, "POST", "/v1/responses", b"{}", origin="https://gym.example.com", **kind)).status == 400
         assert (await ask(port, "GET", "/", host="evil.example")).status == 421
     async with run(allowed_hosts=["*"]) as (ports, _):
         port = ports["responses_api_models"]
         kind = {"content_type": "application/json", "host": "anything.example"}
-        assert (await ask(port, "POST", "/v1/responses", b"{}", origin="null", **kind)).status == 422
+        assert (await ask(port, "POST", "/v1/responses", b"{}", origin="null", **kind)).status == 400
 
 
 @pytest.mark.fault(

@@ -15,6 +15,7 @@ from nemo_gym._serving.listening import MAX_HEAD_BYTES
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent
+from tests.support.clock import skip_time
 from tests.support.raw_http import PATIENCE_S, ask, read_reply, send_raw
 
 DEPTHS = (202, 254, 300, 900, 1000, 1024, 100_000)
@@ -70,7 +71,7 @@ class Notes(Bare):
 
         @app.post("/slow")
         async def slow() -> dict[str, str]:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(10)
             return {}
 
         return app
@@ -170,16 +171,16 @@ async def test_a_tool_call_without_a_bottom_is_told_to_the_model(depth):
 @pytest.mark.fault(
     place="Model server",
     fault="A request, of any dialect, that is nested too deep",
-    outcome="422 says how deep it may be; no model is called.",
+    outcome="400 says how deep it may be; no model is called.",
 )
-async def test_a_question_without_a_bottom_is_a_422(unused_tcp_port):
+async def test_a_question_without_a_bottom_is_a_400(unused_tcp_port):
     model = scripted_model()
     app = model.build_complete_app(OmegaConf.create({}))
     async with serve_inline([InlineServer("model", "127.0.0.1", unused_tcp_port, app)]):
         for path in ("/v1/responses", "/v1/chat/completions", "/v1/messages"):
             for depth in DEPTHS:
                 answer = await ask(unused_tcp_port, "POST", path, nested(depth), content_type="application/json")
-                assert (path, depth, answer.status) == (path, depth, 422)
+                assert (path, depth, answer.status) == (path, depth, 400)
     assert model.requests == []
 
 
@@ -279,17 +280,21 @@ async def test_a_head_is_bounded_in_time(port, monkeypatch):
 
 
 async def test_idle_connections_and_slow_handlers_are_left_alone(port, monkeypatch):
-    monkeypatch.setattr(listening, "HEAD_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(listening, "HEAD_TIMEOUT_S", 10.0)
+    too_long_for_a_head_s = 11.0
+    assert 2 * too_long_for_a_head_s < listening.KEEP_ALIVE_S
     ask_again = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
     async with connection(port) as (reader, writer):
         for _ in range(2):
             writer.write(ask_again)
             assert b"200 OK" in await reader.readuntil(b"}")
-            await asyncio.sleep(0.3)
+            skip_time(too_long_for_a_head_s)
     async with connection(port) as (reader, writer):
         writer.write(b"POST /slow HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
         await asyncio.sleep(0.05)
         writer.write(b"\r\nGET / HTTP/1.1\r\nhost: loc")  # the next request begins while this one is answered
+        await asyncio.sleep(0.05)
+        skip_time(too_long_for_a_head_s)
         assert b"200 OK" in await reader.readuntil(b"{}")
         writer.write(b"alhost\r\n\r\n")
         assert b"200 OK" in await reader.readuntil(b"}")

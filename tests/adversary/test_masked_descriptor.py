@@ -19,7 +19,7 @@ KNOWN_SECRETS.add(["{SECRET}"])
 
 def run(code: str, command: list[str] | None = None) -> str:
     done = subprocess.run(
-        [*(command or []), sys.executable, "-c", SETUP + code], capture_output=True, text=True, timeout=60, check=False
+        [*(command or []), sys.executable, "-c", SETUP + code], capture_output=True, text=True, timeout=500, check=False
     )
     assert SECRET not in done.stderr
     return done.stderr
@@ -70,5 +70,5 @@ print(masked_descriptor._masking._process.pid, file=sys.stderr)
 
 def test_a_process_whose_stderr_is_not_masked_is_left_alone():
     code = "from nemo_gym._util.masked_descriptor import mask_descriptor, _masking; mask_descriptor(); print(_masking)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "None\n"

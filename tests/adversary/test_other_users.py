@@ -52,7 +52,7 @@ def call_as(uid: int, port: int, request: bytes, way: str = ""):
     """Send a request by a process of the user `uid`, and return the reply."""
     # It becomes that user only once it runs: our interpreter may lie where the user can't read.
     command = [sys.executable, "-c", CALL, str(uid), str(port), way]
-    ended = subprocess.run(command, input=request, capture_output=True, timeout=60)
+    ended = subprocess.run(command, input=request, capture_output=True, timeout=300)
     assert ended.returncode == 0, ended.stderr.decode()
     return read_reply(ended.stdout)
 

@@ -93,7 +93,7 @@ async def said_of(url: str, caplog: pytest.LogCaptureFixture) -> str:
     with caplog.at_level(logging.DEBUG, "nemo_gym"):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://model") as client:
             reply = await client.post("/v1/responses", json={"input": "hello"})
-    assert reply.status_code == 500
+    assert reply.status_code >= 400
     return "\n".join([reply.text, str(reply.headers), caplog.text])
 
 

@@ -76,7 +76,7 @@ async def test_an_outpost_plays_what_it_is_sent_and_tells_when_its_worker_is_kil
         await asyncio.sleep(0)
         await outpost.send(frames[0])
         reader, told = FrameReader(), []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not told:
                 data, _, ended = await outpost.receive()
                 assert ended is None

@@ -99,7 +99,8 @@ async def test_where_nothing_is_asked_for_nothing_is_added(monkeypatch):
     async with running(world=World, agent=AGENT, policy_model=scripted_model()) as client:
         assert find_observer(client) is None
     (result,) = await played(monkeypatch, {}, "one")
-    assert not any(key.startswith("ng_") or key in ("_ng_token_capture", "mask_sample") for key in result)
+    assert not any(key.startswith("ng_") or key == "_ng_token_capture" for key in result)
+    assert result["mask_sample"] is False
 
 
 async def test_a_failure_tells_of_the_calls_that_led_to_it(monkeypatch, tmp_path):

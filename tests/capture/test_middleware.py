@@ -246,13 +246,13 @@ def held(middleware: CaptureMiddleware) -> Iterator[None]:
     busy, release = threading.Barrier(_WRITERS + 1), threading.Event()
 
     def hold() -> None:
-        busy.wait(30)
+        busy.wait(300)
         release.wait()
 
     for _ in range(_WRITERS):
         middleware._writer.submit(hold)
     try:
-        busy.wait(30)
+        busy.wait(300)
         yield
     finally:
         release.set()
@@ -270,7 +270,7 @@ async def test_a_request_cancelled_while_its_write_waits_in_the_queue_is_still_w
     middleware._start_writing = start_and_tell  # type: ignore[method-assign]
     with held(middleware):
         task = asyncio.create_task(exchange(middleware, [{"type": "http.request", "body": b"{}"}]))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await queued.wait()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -379,12 +379,12 @@ def served(app: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert started.wait(30)
+        assert started.wait(300)
         host, port = server.servers[0].sockets[0].getsockname()
         yield f"http://{host}:{port}"
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(300)
 
 
 async def test_a_client_that_hangs_up_on_a_real_server_leaves_a_marked_capture(store: CaptureStore):

@@ -149,7 +149,7 @@ for number in range(20):
 def test_exchanges_of_two_processes_never_mix(tmp_path: Path):
     commands = [[sys.executable, "-c", RECORD_MANY, str(tmp_path), writer] for writer in "ab"]
     processes = [subprocess.Popen(command) for command in commands]
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait(300) for process in processes] == [0, 0]
     exchanges = CaptureStore(tmp_path).read("0-0")
     for writer in "ab":
         assert [one["number"] for one in exchanges if one["writer"] == writer] == list(range(20))

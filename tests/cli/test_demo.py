@@ -17,7 +17,7 @@ REPLIES = "++policy_model.responses_api_models.replay_model.replies=[Tokyo]"
 
 
 def gym_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return warm_start.run(["demo", *arguments], cwd=folder, timeout=100)
+    return warm_start.run(["demo", *arguments], cwd=folder, timeout=500)
 
 
 def said(rollouts: Path) -> dict[tuple[int, int], str]:

@@ -303,6 +303,7 @@ def test_the_guide_lists_the_systems_and_their_folders():
 # --- from the import to a score ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("output_dir", ["../beside", pytest.param("absolute", marks=pytest.mark.exhaustive)])
 def test_the_printed_command_plays_what_was_imported(tmp_path, unused_tcp_port, output_dir):

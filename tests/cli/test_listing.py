@@ -216,3 +216,10 @@ def test_validating_a_config_tells_which_folder_hides_another(foreign_tree, gym)
     write_config(foreign_tree, "resources_servers/mcqa/configs/other.yaml", block)
     said = gym("env", "validate", "--resources-server", "mcqa/other")
     assert f"hides mcqa of {PARENT_DIR / 'resources_servers'}" in said.err
+
+
+def test_the_list_of_models_says_what_each_needs(gym):
+    lines = gym("list", "models").out.splitlines()
+    needs = {line.split()[0]: line for line in lines if line.startswith(("local_model ", "openai_model "))}
+    assert " nothing " in needs["local_model"]
+    assert " --model, --model-url, --model-api-key " in needs["openai_model"]

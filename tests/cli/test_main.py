@@ -122,7 +122,7 @@ def test_an_interrupted_command_ends_with_130(tmp_path):
     ) as process:
         assert process.stderr.readline() == "at work\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(30), process.stderr.read()) == (130, "")
+        assert (process.wait(300), process.stderr.read()) == (130, "")
 
 
 def test_what_the_system_refuses_is_named_without_a_traceback(capsys, monkeypatch):

@@ -122,8 +122,29 @@ def test_an_override_with_bad_syntax(gym, override, parts):
 
 
 def test_a_missing_required_value_of_a_command(gym):
-    expect(gym("eval", "run", "--no-serve"), 2, "output_jsonl_fpath", "its flag", "+output_jsonl_fpath=<value>")
-    expect(gym("eval", "aggregate"), 2, "missing required configuration: input_glob, output_jsonl_fpath")
+    expect(
+        gym("eval", "run", "--no-serve"), 2, "output_jsonl_fpath", "its flag (--output", "+output_jsonl_fpath=<value>"
+    )
+    said = gym("eval", "aggregate")
+    expect(said, 2, "missing required configuration: input_glob, output_jsonl_fpath.", "(--input-glob, --output; ")
+    expect(gym("view"), 2, "missing required configuration: jsonl_fpath.", "its argument (FILE; ")
+
+
+def test_what_is_personal_belongs_into_env_yaml(gym):
+    said = gym("dataset", "upload")
+    expect(said, 2, "(--input, --resource-config; ", "Put hf_token, hf_organization, ", " into env.yaml")
+    assert "+hf_" not in said.err
+
+
+@pytest.mark.parametrize("version", ["1", "1.2"])
+def test_a_version_that_is_a_number(gym, version):
+    expect(gym("dataset", "upload", "--storage", "gitlab", f"+version={version}"), 2, "x.x.x", f"not {version}")
+
+
+def test_rollouts_without_the_plan_of_their_run(gym):
+    Path("r.jsonl").write_text("{}\n")
+    said = gym("eval", "profile", "--rollouts", "r.jsonl")
+    expect(said, 1, "'r_materialized_inputs.jsonl'", "the plan of the run", "`gym eval run` writes it", "--inputs FILE")
 
 
 def test_a_value_of_the_wrong_type(gym):
@@ -173,7 +194,9 @@ def test_an_output_that_may_not_be_written(gym, tmp_path):
 def test_an_output_below_a_file(gym, tmp_path):
     (tmp_path / "file").touch()
     below = str(tmp_path / "file" / "r.jsonl")
-    expect(gym("eval", "run", *REPLAYED, "--output", below), 1, str(tmp_path / "file"), "hint: ")
+    said = gym("eval", "run", *REPLAYED, "--output", below)
+    expect(said, 1, f"{below} could not be written", f"hint: '{tmp_path / 'file'}' is not a folder")
+    assert "lock" not in said.err
     rollouts = str(PARENT_DIR / "resources_servers/example_multi_step/data/example_rollouts.jsonl")
     said = gym("eval", "aggregate", "--input-glob", rollouts, "--output", below)
     expect(said, 1, str(tmp_path / "file"), "hint: there is a file where a folder is needed")
@@ -218,7 +241,7 @@ def test_every_command_that_takes_a_config_refuses_what_would_have_no_effect(gym
             "+example_multi_step_simple_agnet.responses_api_agents.simple_agent.max_steps=3",
             "++head_server.port=abc",
         ),
-        1,
+        2,
         "num_repeat (command line): nothing reads 'num_repeat'. Did you mean 'num_repeats'?",
         f"{IN_AGENT}.max_steps (command line): must be a whole number, not 'abc'",
         "no loaded config has a server 'example_multi_step_simple_agnet'",
@@ -239,18 +262,62 @@ def test_every_command_that_takes_a_config_refuses_what_would_have_no_effect(gym
         ([f"++{IN_AGENT}.resources_server.nam=x"], ["nothing reads 'nam'. Did you mean 'name'?"]),
         ([f"++{AGENT}.max_steps=3"], [f"{AGENT}.max_steps", "nothing reads it there", f"`++{IN_AGENT}.max_steps=…`"]),
         (["++head_server.prot=3"], ["head_server.prot (command line): nothing reads 'prot'. Did you mean 'port'?"]),
-        (["+skip_venv_if_present=perhaps"], ["skip_venv_if_present (command line): must be true or false"]),
         (
             ["+simple_agent.responses_api_agents.simple_agent.max_steps=3"],
             ["no loaded config has a server 'simple_agent'", f"Did you mean '{AGENT}'?"],
         ),
+    ],
+)
+def test_an_override_without_effect_exits_like_an_unknown_flag(gym, words, parts):
+    expect(gym("env", "start", *REPLAYED, *words), 2, *parts)
+
+
+@pytest.mark.parametrize("words", [("view", TASKS), ("export", TASKS, "--to", "sft", "-o", "o"), ("env", "status")])
+def test_no_command_accepts_an_override_that_nothing_reads(gym, words):
+    expect(gym(*words, "+frobnicate=1"), 2, "nothing reads 'frobnicate'")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["+skip_venv_if_present=perhaps"], ["skip_venv_if_present (command line): must be true or false"]),
         (["--model-url", "localhost:8000/v1"], ["policy_base_url", "no scheme", "write 'http://localhost:8000/v1'"]),
         (["--model-api-key", ""], ["policy_api_key (command line): it is empty", "shell variable"]),
         (["+policy_model_name="], ["policy_model_name (command line): it is empty"]),
     ],
 )
-def test_an_override_without_effect(gym, words, parts):
+def test_an_override_with_a_wrong_value(gym, words, parts):
     expect(gym("env", "start", *REPLAYED, *words), 1, *parts)
+
+
+@pytest.mark.parametrize("command", [("env", "validate"), ("env", "start")])
+def test_the_default_of_an_unset_variable_is_no_url(gym, command):
+    Path("env.yaml").write_text("policy_base_url: ${oc.env:NO_SUCH_URL,MISSING}\npolicy_api_key: k\n")
+    said = gym(*command, "--config", SERVER, "--model-type", "openai_model", "--model", "m")
+    expect(said, 1, "policy_base_url (env.yaml:1): 'MISSING' is not a URL", "environment variable 'NO_SUCH_URL'")
+
+
+def test_all_mistakes_are_told_at_once(gym):
+    expect(
+        gym("eval", "run", "+frobnicate=1", "--concurrency", "0", "--num-repeats", "many"),
+        2,
+        "nothing reads 'frobnicate'",
+        "missing required configuration: output_jsonl_fpath.",
+        "num_samples_in_parallel (--concurrency) must be greater than 0",
+        "num_repeats must be a whole number",
+        "no environment was chosen",
+        "--resources-server NAME",
+        "gym list environments",
+    )
+
+
+def test_the_name_just_typed_is_never_suggested(gym, tmp_path):
+    for name in ("strict", "lenient"):
+        write_config(tmp_path, f"resources_servers/checker/configs/{name}.yaml", "")
+    for command in ("check", "validate"):
+        said = gym("env", command, "checker")
+        expect(said, 2, "configs/strict.yaml", "configs/lenient.yaml", "`--config resources_servers/checker/configs/")
+        assert "Did you mean" not in said.err
 
 
 @pytest.mark.parametrize("word", ["--allow-unknown-keys", "+allow_unknown_keys=true"])
@@ -269,7 +336,7 @@ def test_a_setting_of_another_command_or_library_may_be_passed_to_all(gym, word)
 
 def test_a_mistyped_key_stops_commands_that_only_read_files(gym):
     said = gym("eval", "profile", "--rollouts", "r.jsonl", "+pass_treshold=1")
-    expect(said, 1, "nothing reads 'pass_treshold'. Did you mean 'pass_threshold'?")
+    expect(said, 2, "nothing reads 'pass_treshold'. Did you mean 'pass_threshold'?")
 
 
 @pytest.mark.parametrize("more", [[], ["--input", TASKS]], ids=["the config's own tasks", "an input"])

@@ -23,7 +23,7 @@ async def test_a_server_can_be_run_by_hand_also_inside_an_event_loop(server: Pat
     config = GlobalConfigDictParser().parse_no_environment()
     command = setup_env_command(server, config, "shop")
     process = run_command(f"{command} && python app.py", server.parent)
-    assert process.wait(60) == 7
+    assert process.wait(300) == 7
     assert capfd.readouterr().out.split() == [sys.executable, "shop"]
 
 
@@ -34,4 +34,4 @@ def test_a_command_imports_from_its_folder_and_from_where_it_did_before(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = run_command(f"{sys.executable} -c 'import neighbour, elsewhere'", server)
     assert isinstance(process, subprocess.Popen)
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0

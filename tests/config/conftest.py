@@ -29,13 +29,14 @@ def write(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def parse(tmp_path: Path) -> Callable[..., Resolved]:
+def parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resolved]:
     """Resolves a config from override tokens, in a folder that holds the test's files."""
+    monkeypatch.chdir(tmp_path)
 
     def parse_config(*tokens: str, paths: list[str] | None = None, initial: dict | None = None) -> Resolved:
         listed = [f"+config_paths=[{','.join(paths)}]"] if paths is not None else []
         overrides = parse_overrides([*listed, *tokens])
-        dotenv = tmp_path / "env.yaml"
+        dotenv = Path("env.yaml")
         return resolve(
             Sources(
                 command_line=OmegaConf.create(overrides.values),

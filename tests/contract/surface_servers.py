@@ -23,7 +23,7 @@ SERVER_UTILS = (
     ),
     coroutine("request", "method, url, _internal=False, **kwargs"),
     constant("MAX_NUM_TRIES", 3),
-    coroutine("raise_for_status", "response"),
+    coroutine("raise_for_status", "response, content=None"),
     coroutine("get_response_json", "response"),
     model(
         "ServerClient",
@@ -34,7 +34,8 @@ SERVER_UTILS = (
         coroutine("get", _CLIENT_CALL),
         coroutine("post", _CLIENT_CALL),
         function("_build_server_base_url", "server_config_dict"),
-        function("poll_for_status", "server_name"),
+        function("_resolve_base_url", "server_name"),
+        function("poll_for_status", "server_name, *, timeout_seconds=5"),
     ),
     function("get_server_url", "server_name"),
     function("setup_server_client", "head_server_config=None"),

@@ -124,14 +124,14 @@ def test_a_response_was_created_when_its_completion_was() -> None:
 @pytest.mark.parametrize(
     ("usage", "cached", "reasoning"),
     [
-        ({"prompt_tokens_details": {"cached_tokens": 2}, "cached_input_tokens": 4}, 2, None),
+        ({"prompt_tokens_details": {"cached_tokens": 2}, "cached_input_tokens": 4}, 2, 0),
         ({"cached_input_tokens": 4, "reasoning_output_tokens": 1}, 4, 1),
-        ({"prompt_tokens_details": {"cached_tokens": None}, "cache_read_input_tokens": 0}, 0, None),
-        ({"completion_tokens_details": {"reasoning_tokens": 3}}, None, 3),
+        ({"prompt_tokens_details": {"cached_tokens": None}, "cache_read_input_tokens": 0}, 0, 0),
+        ({"completion_tokens_details": {"reasoning_tokens": 3}}, 0, 3),
     ],
 )
 def test_details_of_a_usage_are_found_under_the_names_that_providers_give_them(
-    usage: dict[str, Any], cached: int | None, reasoning: int | None
+    usage: dict[str, Any], cached: int, reasoning: int
 ) -> None:
     found = converted(completion(**usage)).usage
     assert found.input_tokens_details.cached_tokens == cached

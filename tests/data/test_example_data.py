@@ -3,6 +3,7 @@
 
 import importlib
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,19 @@ def test_the_artifacts_are_complete(folder):
     readme = (SERVERS / folder / "README.md").read_text()
     assert all(line in readme for line in ("Code: ", "Data: ", "Dependencies"))
     assert (SERVERS / folder / "requirements.txt").read_text().startswith("-e nemo-gym[dev] @ ../../\n")
+
+
+@pytest.mark.parametrize("folder", INSTANCES)
+def test_rollouts_are_a_file_of_their_own_that_a_run_may_replace(folder):
+    data = SERVERS / folder / "data"
+    assert not (data / "example_rollouts.jsonl").is_symlink()
+    if (data / "example.jsonl").is_symlink():
+        original = (data / "example.jsonl").resolve().with_name("example_rollouts.jsonl")
+        assert (data / "example_rollouts.jsonl").read_bytes() == original.read_bytes()
+    written = [f"example_rollouts_{what}" for what in ("materialized_inputs.jsonl", "failures.jsonl", "run.json")]
+    paths = [str(data / name) for name in (*written, "example_rollouts_aggregate_metrics.json")]
+    ignored = subprocess.run(["git", "check-ignore", *paths], cwd=PARENT_DIR, check=False, stdout=subprocess.PIPE)
+    assert ignored.stdout.decode().split() == paths
 
 
 def shipped_datasets():

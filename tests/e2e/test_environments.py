@@ -53,14 +53,14 @@ def roots(tmp_path: Path) -> Path:
 def versions(output: str) -> dict[str, dict]:
     found = {}
     for name, url in re.findall(r"\] (\w+) \(\S+\) (http\S+)", output):
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/version", method="POST"), timeout=30) as reply:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/version", method="POST"), timeout=300) as reply:
             found[name] = json.loads(reply.read())
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.timeout(300)
 def test_two_versions_of_a_library_run_side_by_side_and_a_second_start_builds_nothing(roots, tmp_path, unused_tcp_port):
     arguments = [
         "--resources-server",

@@ -48,6 +48,7 @@ MODELS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.local_model
 @pytest.mark.timeout(900)
@@ -119,6 +120,7 @@ def test_every_environment_that_has_a_verifier_is_among_them():
     assert shipped - {"first_steps"} == set(ENVIRONMENTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_environment_keeps_to_the_contract():

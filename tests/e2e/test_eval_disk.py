@@ -18,12 +18,12 @@ def disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, timeout=60, check=False).returncode:
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, timeout=300, check=False).returncode:
         pytest.skip("a tmpfs can be mounted only by root, where mounting is allowed")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=60)
+        subprocess.run(["umount", str(folder)], check=True, timeout=300)
 
 
 def fill(disk: Path, *, room_bytes: int) -> Path:

@@ -40,5 +40,5 @@ def test_a_run_that_waits_for_its_model_counts_and_a_signal_ends_it(tmp_path, un
                 break
         process.send_signal(number)
         assert "stopped before any rollout ran" in process.stderr.read()
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=300) == 130
     assert not list(tmp_path.glob("r*"))

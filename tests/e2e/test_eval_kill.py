@@ -12,6 +12,7 @@ from tests.support.eval_runs import CALLS_PER_ROLLOUT, Runner, fake_endpoint, pl
 TASKS, REPEATS = 60, 10
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
 def test_a_run_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path, unused_tcp_port, kills):

@@ -36,7 +36,7 @@ class WhoAmI(SimpleResourcesServer):
 if __name__ == "__main__":
     WhoAmI.run_webserver()
 """
-PATIENCE_S = 90
+PATIENCE_S = 300
 
 
 @pytest.fixture
@@ -65,7 +65,6 @@ def wait_for_rows(runner: Runner, process: WarmProcess, number: int) -> None:
 # --- workers that die -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("tasks", "kills"), [(300, 1), pytest.param(4000, 3, marks=pytest.mark.exhaustive)])
 def test_workers_that_are_killed_cost_no_rollout_and_none_is_recorded_twice(runner, endpoint, tasks, kills):
     endpoint.set(latency_ms=50)
@@ -123,7 +122,7 @@ def test_a_coordinator_that_is_killed_leaves_no_worker_and_the_run_is_resumed(ru
     assert len(workers) == 2
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs(workers, timeout=20)
+    _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     before = runner.keys()
     endpoint.set(latency_ms=0)
@@ -148,7 +147,6 @@ def announce_version(runner: Runner, process: WarmProcess, version: int) -> None
             time.sleep(0.1)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rollouts_of_every_worker_wait_for_their_policy_version_and_carry_it(runner, workers):
     path, errors = write_tasks(runner.folder / "tasks.jsonl", 16), runner.folder / "errors.txt"
@@ -160,7 +158,7 @@ def test_rollouts_of_every_worker_wait_for_their_policy_version_and_carry_it(run
     if workers > 1:
         list_workers(process)[0].kill()  # the one that takes its place has to be told too
     announce_version(runner, process, 4)
-    assert process.wait(timeout=120) == 0, errors.read_text()
+    assert process.wait(timeout=500) == 0, errors.read_text()
     assert sorted(runner.keys()) == planned(16)
     said = [row["_ng_policy_versions"] for row in runner.rows()]
     assert said == [{"start": version, "end": version, "straddles": False} for version in [3] * 8 + [4] * 8]
@@ -189,7 +187,6 @@ ALL_FAULTS = {f"please {fault}": fault for fault in ("500", "garbage", "hang", "
 SKIP_VERIFICATION = f"++{AGENT}.responses_api_agents.simple_agent.skip_verification=true"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("settings", "arguments"),
     [
@@ -242,9 +239,9 @@ def test_ctrl_c_lets_what_runs_finish_and_a_second_one_cancels_it(runner, endpoi
             assert time.monotonic() < ends
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=300) == 130
     assert "--resume" in errors.read_text()
-    assert not psutil.wait_procs(workers, timeout=10)[1]
+    assert not psutil.wait_procs(workers, timeout=300)[1]
     kinds = Counter(row["_ng_failure"]["kind"] for row in runner.rows("failures"))
     assert kinds.keys() == (set() if times == 1 else {"cancelled"})
     assert 0 < len(runner.keys()) < 60

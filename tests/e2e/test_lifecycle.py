@@ -42,14 +42,14 @@ def remaining(folder: Path) -> list[Path]:
 def call_in_background(port: int, path: str) -> None:
     def call() -> None:
         with suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=300)
 
     threading.Thread(target=call, daemon=True).start()
 
 
 def get(port: int, path: str = "/", **headers: str):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         return json.loads(response.read())
 
 

@@ -39,7 +39,7 @@ if __name__ == "__main__":
 def post(url: str, body: dict) -> dict:
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read())
 
 

@@ -27,7 +27,7 @@ from tests.support.small_servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
-PATIENCE_S = 240
+PATIENCE_S = 300
 ROLLOUTS = 2000
 SECRET = "never-to-be-seen-swordfish"
 SESSION_REWARD = 2.0  # one for the seed, one for the tool: less, or more, would be a session that was lost or shared

@@ -42,7 +42,6 @@ def call(name: str, arguments: dict) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_scaffold_is_made_tested_checked_and_evaluated(installed, tmp_path, unused_tcp_port):
     folder = tmp_path / "empty"
     folder.mkdir()

@@ -22,7 +22,7 @@ while not Path({folder!r}, "go").exists():
 def answers(port: int) -> bool:
     """Poll once; whatever is neither an answer nor a refusal is the crash of such a client."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=300) as response:
             return response.status == 200
     except urllib.error.URLError as error:
         if not isinstance(error.reason, ConnectionRefusedError):

@@ -31,15 +31,15 @@ def test_it_says_what_a_fresh_one_says(tmp_path, arguments):
     fresh = subprocess.run(
         [sys.executable, "-m", "nemo_gym.cli.main", *command], cwd=tmp_path, capture_output=True, text=True
     )
-    warm = warm_start.run(command, cwd=tmp_path, timeout=60)
+    warm = warm_start.run(command, cwd=tmp_path, timeout=300)
     assert (warm.returncode, warm.stdout, warm.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
 
 
 def test_it_has_a_folder_an_environment_and_streams_of_its_own(tmp_path, monkeypatch):
-    warm_start.run([], cwd=tmp_path, timeout=60, program="")
+    warm_start.run([], cwd=tmp_path, timeout=300, program="")
     monkeypatch.setenv("ONLY_HERE", "1")
     env = {"OF_ITS_OWN": "yes", "PYTHONPATH": str(tmp_path)}
-    done = warm_start.run(["a", "b"], cwd=tmp_path, timeout=60, env=env, program=SHOW)
+    done = warm_start.run(["a", "b"], cwd=tmp_path, timeout=300, env=env, program=SHOW)
     assert done.returncode == 7, done.stderr
     assert done.stdout.splitlines() == [
         str(tmp_path),
@@ -61,4 +61,4 @@ def test_it_can_be_killed_and_what_it_prints_ends_with_it(tmp_path):
         assert process.pid != os.getpid()
         process.kill()
         assert said.read() == ""
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(300) == -signal.SIGKILL

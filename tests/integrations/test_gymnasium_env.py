@@ -33,7 +33,7 @@ def run(command, cwd, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -44,16 +44,16 @@ def play(library, cwd, *arguments):
     return run([sys.executable, PROGRAM, *arguments], cwd, PYTHONPATH=path).splitlines()[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.timeout(300)
 def test_gymnasium_plays_in_servers_of_its_own_process(library, tmp_path):
     assert play(library, tmp_path).endswith("with rewards that are exact")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.timeout(300)
 def test_gymnasium_plays_in_servers_that_run_already(library, tmp_path, unused_tcp_port):
     servers = [f"--resources-server={name}" for name in SERVERS]
     model = ["--model-type=replay_model", "++policy_model.responses_api_models.replay_model.replies=[unused]"]

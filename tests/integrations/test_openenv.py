@@ -22,9 +22,6 @@ from resources_servers.example_multi_step.app import ExampleMultiStepResourcesSe
 from resources_servers.string_match.app import StringMatchResourcesServer
 from tests.support.gym_process import gym_env_start
 
-# Connections that the client library leaves open are collected at any later time.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 FOLDERS = PARENT_DIR / "resources_servers"
 GUIDE = PARENT_DIR / "docs" / "guides" / "use-servers-from-other-systems.md"
 GUIDE_PROGRAM = GUIDE.read_text().split('title="play_openenv.py"\n')[1].split("```")[0]
@@ -62,7 +59,7 @@ async def served(**config):
 
 async def ask(socket, kind, data=None):
     await socket.send_str(json.dumps({"type": kind, "data": data or {}}))
-    return json.loads(await socket.receive_str(timeout=30))
+    return json.loads(await socket.receive_str(timeout=300))
 
 
 async def test_an_episode_goes_from_reset_to_its_reward():
@@ -133,7 +130,7 @@ async def test_closing_the_websocket_closes_the_session():
             socket = await http.ws_connect(f"{urls['blackjack']}/ws")
             await ask(socket, "reset")
             await (socket.close() if message is None else socket.send_str(message))
-            await asyncio.wait_for(closed.get(), timeout=30)
+            await asyncio.wait_for(closed.get(), timeout=300)
             await socket.close()
         left_open = await http.ws_connect(f"{urls['blackjack']}/ws")
         await ask(left_open, "reset")
@@ -157,7 +154,7 @@ async def test_closing_the_websocket_closes_the_session():
 async def test_a_mistake_is_told_and_the_session_goes_on(sent, code):
     async with served() as (urls, http), http.ws_connect(f"{urls['blackjack']}/ws") as socket:
         await socket.send_str(sent)
-        told = json.loads(await socket.receive_str(timeout=30))
+        told = json.loads(await socket.receive_str(timeout=300))
         assert (told["type"], told["data"]["code"]) == ("error", code)
         assert (await ask(socket, "reset"))["type"] == "observation"
 

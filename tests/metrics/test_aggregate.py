@@ -25,6 +25,20 @@ def test_all_rollouts_together_and_every_task_apart():
     assert found.key == {"mean/reward": pytest.approx(2 / 3)}
 
 
+def test_a_masked_reward_is_no_zero():
+    masked = response(1, 0, 0.0, mask_sample=True, failure_kind="judge_failed")
+    seen = []
+    found = aggregate([response(0, 0, 1.0, mask_sample=False), masked], lambda tasks: seen.extend(tasks) or {})
+    assert found.agent["mean/reward"] == 1.0
+    assert [len(task) for task in seen] == [1]
+    assert aggregate([masked]) == Aggregate([], {}, {})
+
+
+def test_whether_a_reward_is_masked_is_no_metric():
+    found = aggregate([response(0, 0, 1.0, mask_sample=False)])
+    assert not [name for name in found.agent if "mask_sample" in name]
+
+
 @pytest.mark.parametrize(("fields", "name"), [({"agent_ref": {"name": "mine"}}, "mine"), ({}, "agent")])
 def test_the_sample_of_a_task_names_its_agent(fields, name):
     (entry,) = aggregate([response(0, 0, 1.0, **fields)]).tasks

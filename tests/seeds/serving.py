@@ -62,5 +62,5 @@ def ng_run(folder: Path, *words: str, policy_in_env_yaml: bool = True) -> Iterat
             yield Project(folder, tokens, "".join(said))
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
+            process.wait(300)
             process.stderr.close()

@@ -133,7 +133,7 @@ class DriftingEngine:
 
     async def wait_until_asked(self, count: int) -> None:
         """Wait until so many answers are asked for at once."""
-        async with asyncio.timeout(60), self._change:
+        async with asyncio.timeout(300), self._change:
             await self._change.wait_for(lambda: self._asked == count)
 
     def _detokenize(self, body: dict[str, Any]) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Endpoint:
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
         request = urllib.request.Request(f"{self.url}{path}", data=body, method=method)
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=300) as response:
             return json.loads(response.read())
 
 

@@ -90,7 +90,7 @@ class FakeHub(HubRoutes):
             if fault.released is not None:
                 fault.released.set()
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(300)
 
     def _serve(self, started: threading.Event) -> None:
         async def serve() -> None:

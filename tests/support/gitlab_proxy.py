@@ -90,7 +90,7 @@ class GitlabProxy:
     def call(self, method: str, endpoint: str, **fields: Any) -> tuple[int, dict[str, Any]]:
         """An endpoint of the real server."""
         given = {"params": fields} if method == "GET" else {"json": fields}
-        answer = self.session.request(method, f"{self.mlflow}/api/2.0/mlflow/{endpoint}", timeout=60, **given)
+        answer = self.session.request(method, f"{self.mlflow}/api/2.0/mlflow/{endpoint}", timeout=500, **given)
         return answer.status_code, answer.json()
 
     @property
@@ -264,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(size)
         if not self._is_faulty(unquote(path)):
-            self.gitlab.session.put(self.gitlab.file_url(place, path), data=body, timeout=60).raise_for_status()
+            self.gitlab.session.put(self.gitlab.file_url(place, path), data=body, timeout=500).raise_for_status()
             self._json(201, {"message": "201 Created"})
 
     def _object_store(self, place: str, path: str) -> None:
@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.gitlab.session.get(
             self.gitlab.file_url(unquote(place), path),
             headers={} if self.gitlab.faults.no_ranges else asked,
-            timeout=60,
+            timeout=500,
         )
         if found.status_code >= 400:
             self._json(found.status_code, {"message": f"{found.status_code} {found.reason}"})

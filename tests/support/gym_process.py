@@ -37,7 +37,7 @@ class GymProcess:
                 return
         raise AssertionError(f"ended (code {self.process.wait()}) without printing {text!r}:\n{self.output}")
 
-    def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 30) -> int:
+    def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = 300) -> int:
         """Send a signal, read what is left and give the exit code."""
         self.process.send_signal(number)
         deadline = time.monotonic() + timeout_s

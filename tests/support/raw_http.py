@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE_S = 30
+PATIENCE_S = 300
 
 
 @dataclass(frozen=True)

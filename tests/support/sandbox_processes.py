@@ -49,7 +49,7 @@ def sandboxes():
 
 async def soon(look):
     """Return what `look` sees as soon as it sees something."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not (seen := look()):  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
     return seen

@@ -21,7 +21,7 @@ import yaml
 
 from tests.support.warm_start import WarmProcess
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 _MARK = "NEMO_GYM_TEST_MARK"
 # A run draws several ports before it listens on the first one.
 _PROMISED: deque[int] = deque(maxlen=1000)
@@ -82,15 +82,20 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 def write_server(
     root: Path, name: str, *, on_import: str = "", on_setup: str = "pass", app: str | None = None, **config: Any
 ) -> int:
-    """Write a resources server into `root`, with code of its own; the port it is to listen on."""
+    """Write a resources server into `root`, with code of its own; the port it is to listen on.
+
+    `name` may be a nested folder, `group/name`.
+    """
     folder = root / "resources_servers" / name
     (folder / "configs").mkdir(parents=True)
+    instance = folder.name
     (folder / "app.py").write_text(
         app or APP.format(on_import=on_import, on_setup=on_setup.replace("\n", "\n        "))
     )
     port = config.setdefault("port", free_port())
     block = {"entrypoint": "app.py", "domain": "other", **config}
-    (folder / "configs" / f"{name}.yaml").write_text(yaml.safe_dump({name: {"resources_servers": {name: block}}}))
+    text = yaml.safe_dump({instance: {"resources_servers": {name: block}}})
+    (folder / "configs" / f"{instance}.yaml").write_text(text)
     return port
 
 
@@ -134,7 +139,7 @@ class Gym:
         def is_said() -> bool:
             ended = self.process.poll() is not None
             if ended:
-                self._reader.join(5)
+                self._reader.join(PATIENCE_S)
             assert text in self.said or not ended, f"ended without saying {text!r}:\n{self.said}"
             return text in self.said
 
@@ -148,7 +153,7 @@ class Gym:
 
     def wait(self) -> int:
         code = self.process.wait(PATIENCE_S)
-        self._reader.join(5)
+        self._reader.join(PATIENCE_S)
         return code
 
     @property
@@ -172,7 +177,7 @@ class Gym:
             with suppress(psutil.Error, ProcessLookupError):
                 process.kill()
         self.process.wait()
-        self._reader.join(5)
+        self._reader.join(PATIENCE_S)
         self.process.stdout.close()
 
 

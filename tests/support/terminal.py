@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 _TOKEN = re.compile(r"\x1b\[(?P<args>[?0-9;]*)(?P<command>[A-Za-z])|\x1b(?P<escape>[^\[])|(?P<plain>.)", re.DOTALL)
 
 

@@ -72,6 +72,7 @@ class Forks:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, interrupts)
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as without the `nohup` that the tests may run under
                 self._become_a_process_of_its_own(fds)
                 return json.loads(text)
 

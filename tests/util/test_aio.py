@@ -138,5 +138,5 @@ async def test_what_nobody_can_await_any_more_is_cancelled():
     with pytest.raises(asyncio.CancelledError):
         await waiter
     del waiter
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         await ended.wait()

@@ -9,10 +9,15 @@ from nemo_gym._util.nearest import did_you_mean, nearest, nearest_spelling
 
 
 def test_similar_names_come_best_first_and_at_most_three():
-    known = ["policy_model", "policy_models", "policy_mode", "policy_modes", "judge"]
+    known = ["policy_modell", "policy_models", "policy_mode", "polcy_modes", "judge"]
     found = nearest("policy_model", known)
-    assert found[0] == "policy_model"
+    assert found[0] == "policy_mode"
     assert len(found) == 3
+
+
+def test_the_name_itself_is_no_suggestion():
+    assert nearest("policy_model", ["policy_model", "policy_mode"]) == ["policy_mode"]
+    assert nearest_spelling("policy_model", ["policy_model"]) == []
 
 
 def test_a_hint_offers_similar_names_else_all_of_them_else_nothing():

@@ -147,7 +147,7 @@ def test_failed_and_scored_are_told_apart(visit, files):
 
 def test_what_was_asked_last_the_answer_and_the_target_are_in_the_list(visit):
     page = visit.open("?tab=browse&task=4&min=1&sort=rollout&agent=weather_agent")
-    assert column(page, "Asked last")[0] == "What is the weather in Quito, and should I take a coat?"
+    assert column(page, "Last user message")[0] == "What is the weather in Quito, and should I take a coat?"
     assert column(page, "Answer")[0].startswith("No coat needed: it is 22 degrees in Quito")
     assert column(page, "Target")[0] == "no coat"
 
@@ -193,10 +193,10 @@ def test_tasks_are_listed_worst_first_and_lead_to_their_rollouts(visit):
 @pytest.mark.parametrize(
     ("name", "badge", "headings"),
     [
-        ("inputs.jsonl", "materialized inputs", {"Task", "Rollout", "Asked last"}),
-        ("dataset.jsonl", "dataset", {"Task", "Asked last"}),
-        ("profile.jsonl", "profiled tasks", {"Task", "Reward", "Asked last"}),
-        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "Message", "Asked last", "Target"}),
+        ("inputs.jsonl", "materialized inputs", {"Task", "Rollout", "Last user message"}),
+        ("dataset.jsonl", "dataset", {"Task", "Last user message"}),
+        ("profile.jsonl", "profiled tasks", {"Task", "Reward", "Last user message"}),
+        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "Message", "Last user message", "Target"}),
     ],
 )
 def test_any_file_of_a_run_can_be_browsed(visit, files, name, badge, headings):

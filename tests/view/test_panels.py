@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nemo_gym._reports.index import Index
-from nemo_gym._view import panels
+from nemo_gym._view import panels, tables
 from nemo_gym._view.location import Location
 from nemo_gym._view.open_files import open_files
 from tests.view import rows
@@ -16,7 +16,7 @@ from tests.view import rows
 def files(tmp_path):
     path = rows.write(tmp_path / "run.jsonl", [rows.rollout(0, 0), "broken", rows.rollout(1, 0)])
     with open_files([path]) as opened:
-        assert opened.files[0].index.wait(30)
+        assert opened.files[0].index.wait(300)
         yield opened
 
 
@@ -45,3 +45,22 @@ def test_broken_lines_lead_to_their_list(files, monkeypatch):
 
 def test_a_file_that_was_lost_says_why(files, monkeypatch):
     assert "it is &lt;gone&gt;" in header(files, monkeypatch, error="it is <gone>")
+
+
+def test_files_of_one_name_have_labels_of_their_own(tmp_path):
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        rows.write(tmp_path / folder / "run.jsonl", [rows.rollout(0, 0)])
+    with open_files([tmp_path / "before" / "run.jsonl", tmp_path / "after" / "run.jsonl"]) as opened:
+        said = panels.render_header(opened, Location(tab="browse"))
+    assert ">before/run.jsonl</h1>" in said
+    assert ">after/run.jsonl</a>" in said
+
+
+def test_a_canceled_rollout_is_listed_as_not_run(tmp_path):
+    canceled = {"_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_failure_class": "cancelled"}
+    with open_files([rows.write(tmp_path / "run_failures.jsonl", [canceled])]) as opened:
+        file = opened.files[0]
+        assert file.index.wait(30)
+        said = tables.RewardScale(file).render_outcome(file.browser.summarize_row(0))
+    assert said == '<span class="ngp-badge">not run</span>'

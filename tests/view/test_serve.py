@@ -24,7 +24,7 @@ def test_a_free_port_is_taken_as_asked():
 
 def test_the_socket_listens_at_once_so_that_a_browser_may_wait():
     with listen("127.0.0.1", 0) as listening:
-        with socket.create_connection(listening.getsockname(), timeout=5) as browser:
+        with socket.create_connection(listening.getsockname(), timeout=300) as browser:
             browser.sendall(b"asked before anybody was there")
         listening.settimeout(5)
         with listening.accept()[0] as accepted:

@@ -11,7 +11,7 @@ from nemo_gym._data.collate import Collation
 from nemo_gym._data.sources import Registry, Source, choose_registry, describe_place
 from nemo_gym._data.text_lengths import load_tokenizer
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import CheckedParser, parse_config, read_settings
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.prompt import materialize_prompts
 from nemo_gym.train_data_utils import DatasetScope, TrainDataProcessor, TrainDataProcessorConfig
@@ -28,7 +28,7 @@ class CollateConfig(TrainDataProcessorConfig):
 
 def collate(overrides: list[str]) -> int:
     """Check, measure and collate; return 1 if a dataset is missing, a row is bad, or metrics have changed."""
-    whole = parse_config(overrides, CheckedParser, needs_model=False)
+    whole = parse_config(overrides, CollateConfig, needs_model=False)
     config = read_settings(CollateConfig, whole)
     say = render.note if config.json_summary else render.data
     processor = TrainDataProcessor()
@@ -141,7 +141,7 @@ class MaterializePromptsConfig(BaseNeMoGymCLIConfig):
 
 def fill_prompts(overrides: list[str]) -> int:
     """Apply the prompt to every row; if one does not fit, return 1 and write nothing."""
-    config = read_settings(MaterializePromptsConfig, parse_config(overrides))
+    config = read_settings(MaterializePromptsConfig, parse_config(overrides, MaterializePromptsConfig))
     count = materialize_prompts(config.input_jsonl_fpath, config.prompt_config, config.output_jsonl_fpath)
     render.data(f"Materialized {count} rows to {config.output_jsonl_fpath}")
     return 0

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
@@ -43,6 +43,13 @@ class _RegistryConfig(BaseModel):
 
     json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
 
+    @field_validator("version", mode="before", check_fields=False)
+    @classmethod
+    def explain_version(cls, value: Any) -> Any:
+        if not isinstance(value, str):  # `+version=1` is a number
+            raise ValueError(f"must be three numbers, x.x.x, such as 0.0.1, not {value!r}")
+        return value
+
     @property
     def registry(self) -> RegistrySettings:
         return registry_settings(self.model_dump())
@@ -76,7 +83,7 @@ class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
 
 def upload(overrides: list[str]) -> int:
     """Upload a file and read it back; if that fails or the file exists, return 1 and change nothing."""
-    config = read_settings(UploadToGitlabConfig, parse_config(overrides))
+    config = read_settings(UploadToGitlabConfig, parse_config(overrides, UploadToGitlabConfig))
     with _progress_bar("uploading") as progress:
         done = upload_jsonl_dataset(config, config.registry, render.note, progress=progress, dry_run=config.dry_run)
     command = ["gym", "dataset", "download", "--storage", "gitlab", "--name", done.dataset, "--revision", done.version]
@@ -96,7 +103,7 @@ def upload(overrides: list[str]) -> int:
 
 def download(overrides: list[str]) -> int:
     """Download a file; if that fails, return 1 and write nothing."""
-    config = read_settings(DownloadFromGitlabConfig, parse_config(overrides))
+    config = read_settings(DownloadFromGitlabConfig, parse_config(overrides, DownloadFromGitlabConfig))
     with _progress_bar("downloading") as progress:
         path = download_jsonl_dataset(config, config.registry, progress=progress)
     if config.json_summary:
@@ -108,7 +115,7 @@ def download(overrides: list[str]) -> int:
 
 def rm(overrides: list[str]) -> int:
     """Delete a dataset once the user confirms; return 0 either way."""
-    config = read_settings(DeleteFromGitlabConfig, parse_config(overrides))
+    config = read_settings(DeleteFromGitlabConfig, parse_config(overrides, DeleteFromGitlabConfig))
     is_deleted = delete_jsonl_dataset(config, make_confirmation(yes=config.yes), config.registry)
     if config.json_summary:
         render.json_data({"schema": 1, "dataset_name": config.dataset_name, "deleted_from_gitlab": is_deleted})

@@ -27,6 +27,7 @@ from nemo_gym._scaffold.manifest import Reward, read_manifest
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym._util.jsonl import JsonlError, read_rows
+from nemo_gym._util.server_imports import split_server_folder
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.config import Kind, find_named_config, put_config_first
@@ -235,7 +236,8 @@ class Shipped:
         with tempfile.TemporaryDirectory() as place:
             given, out = Path(place) / "rows.json", Path(place) / "solutions.json"
             given.write_text(json.dumps(list(rows)), encoding="utf-8")
-            module = f"{self.folder.parent.name}.{self.folder.name}.generate_data"
+            _, names = split_server_folder(self.folder)
+            module = ".".join((*names, "generate_data"))
             process = await asyncio.create_subprocess_exec(
                 *(str(plan.python), "-m", "nemo_gym._checks.solutions", module, str(given), str(out)),
                 stdout=asyncio.subprocess.PIPE,

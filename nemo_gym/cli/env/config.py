@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
@@ -27,10 +27,11 @@ from nemo_gym._config.unread_keys import find_typos
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import offer, suggest
 from nemo_gym.cli import render
-from nemo_gym.cli.default_model import with_default_model
+from nemo_gym.cli.default_model import ENDPOINT_KEYS, with_default_model
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import check_command, split_off, validate_settings
+from nemo_gym.cli.settings import CommandParser, check_command, split_off, validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError, NoServerInstancesError
+from nemo_gym.errors import CommandLineError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 Kind = Literal["environment", "benchmark", "resources-server"]
@@ -68,15 +69,9 @@ def validate(overrides: list[str]) -> int:
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
     if settings.component_name:
         rest = put_config_first(rest, find_named_config(settings.component_name, kinds))
-    problems, resolved = examine(
-        GlobalConfigDictParser().sources(
-            GlobalConfigDictParserConfig(
-                overrides=with_default_model(rest),
-                initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT,
-                offline=True,
-            )
-        )
-    )
+    source = GlobalConfigDictParserConfig(overrides=with_default_model(rest), offline=True)
+    source.initial_global_config_dict = _make_stand_in(source)
+    problems, resolved = examine(GlobalConfigDictParser().sources(source))
     if resolved is not None:
         for note in resolved.notes:
             render.note(note)
@@ -87,19 +82,22 @@ def validate(overrides: list[str]) -> int:
         from nemo_gym._scaffold.manifest import read_manifest  # few have a manifest
 
         problems.extend(read_manifest(Path(settings.manifest))[1])
+    code = 1 if problems else 0
+    if any(issubclass(kind, CommandLineError) for kind, _ in problems.pairs()):
+        code = 2
     if settings.as_json:
         found = [{"kind": kind.__name__, "message": text} for kind, text in problems.pairs()]
         instances = resolved.servers.instances if resolved else []
         servers = [{"name": one.name, "server_type": one.SERVER_TYPE} for one in instances]
         render.json_data({"valid": not found, "problems": found, "servers": servers})
-        return 1 if found else 0
+        return code
     if not problems:
         render.data("✓ Config is valid.")
         return 0
     texts = [text for _, text in problems.pairs()]
     numbered = [f"[{number}] {text}" for number, text in enumerate(texts, 1)]
     render.error(texts[0] if len(texts) == 1 else "\n\n".join([f"the config has {len(texts)} problems:", *numbered]))
-    return 1
+    return code
 
 
 def resolve(overrides: list[str]) -> int:
@@ -109,7 +107,7 @@ def resolve(overrides: list[str]) -> int:
     source = GlobalConfigDictParserConfig(overrides=with_default_model(rest), offline=True, hide_secrets=True)
     if settings.explain is not None:
         return _explain(settings.explain, source, settings.as_json)
-    config = GlobalConfigDictParser().parse(source)
+    config = CommandParser().parse(source)
     if settings.as_json:
         render.json_data(read_values(config).plain)
     else:
@@ -125,6 +123,18 @@ def put_config_first(overrides: list[str], config: str) -> list[str]:
 
 
 # --- validate ---------------------------------------------------------------------------------------------------------
+
+
+def _make_stand_in(source: GlobalConfigDictParserConfig) -> DictConfig:
+    """Return the values of a model that replace those that no source gives: what is given is checked."""
+    stand_in = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT.copy()
+    _, resolved = examine(GlobalConfigDictParser().sources(source))
+    if resolved is not None:
+        values = resolved.servers.values
+        for key in ENDPOINT_KEYS:
+            if key in values.plain and (key,) not in values.holes:
+                del stand_in[key]
+    return stand_in
 
 
 def _lint(resolved: Resolved) -> Problems:
@@ -168,10 +178,25 @@ def find_named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
         render.note(f"{name!r} is {' and '.join(found)}; the first one is meant here")
     if found:
         return found[0]
+    own = [file for place in places for root in roots for file in _list_configs(root, place.partition("/")[0], name)]
+    if own:
+        listed = "".join(f"\n  {file}" for file in own)
+        raise UsageError(
+            f"no config is called {name!r}, but its folder has these:{listed}\n"
+            f"hint: name one of them, as in `--config {own[0]}`"
+        )
     folders = [root / place.partition("/")[0] for root in roots for place in places]
     guess = suggest(name, [entry.name for folder in folders for entry in folder.glob("[!._]*/")])
     listed = "".join(f"\n  {place}" for place in places)
     raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}")
+
+
+def _list_configs(root: Path, collection: str, name: str) -> list[Path]:
+    """Return the config files in the folder `name` of a collection of servers, environments or benchmarks."""
+    folder = root / collection / name
+    if collection == "resources_servers":
+        folder = folder / "configs"
+    return [path.relative_to(root) for path in sorted(folder.glob("*.yaml")) if path.name != "manifest.yaml"]
 
 
 # --- resolve --explain ------------------------------------------------------------------------------------------------
@@ -183,6 +208,8 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
     if resolved is None:
         problems.raise_if_any()
         raise AssertionError("a config without problems is resolved")
+    for note in resolved.notes:
+        render.note(note)
     KNOWN_SECRETS.add(find_secrets(resolved.config))
     hide_secrets(resolved.config)
     plain = read_values(resolved.config).plain

@@ -50,6 +50,7 @@ class RunHelper:
 
     def __init__(self, beside: Beside | None = None) -> None:
         """`beside` is entered once the servers are ready, on their event loop, and left before they stop."""
+        self._server_client: ServerClient | None = None  # trainers read `head_server_config` of it
         self._run: _ServingThread | None = None
         self._beside = beside
 
@@ -70,6 +71,9 @@ class RunHelper:
             self._run = _ServingThread(config, self._beside)
             self._run.begin()
             self.wait_for_spinup()
+            self._server_client = ServerClient(
+                head_server_config=ServerClient.load_head_server_config(), global_config_dict=config
+            )
         except BaseException:  # also Ctrl-C: a failed start must leave nothing behind
             self.shutdown()
             raise

@@ -91,7 +91,7 @@ class PipListConfig(BaseNeMoGymCLIConfig):
 
 def packages(overrides: list[str]) -> int:
     """Print the packages; return the exit code of `uv pip list`."""
-    config = parse_config(overrides)
+    config = parse_config(overrides, PipListConfig)
     settings = read_settings(PipListConfig, config)
     server = choose_server_folder(settings.entrypoint)
     plan = plan_venv(server.folder, venv_settings(config))

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from nemo_gym._process.environment import run_token_header
 from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import split_off
+from nemo_gym.cli.settings import CheckedParser, split_off
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
@@ -57,7 +57,7 @@ class StatusCommand:
 def show_status(overrides: list[str]) -> int:
     """Show running servers; return 1 if one is unhealthy."""
     own, rest = split_off(overrides, "json")
-    get_global_config_dict(GlobalConfigDictParserConfig(offline=True, overrides=rest))
+    get_global_config_dict(GlobalConfigDictParserConfig(offline=True, overrides=rest), CheckedParser)
     command = StatusCommand()
     servers = command.discover_servers()
     if own.get("json"):

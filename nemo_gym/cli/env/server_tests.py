@@ -96,7 +96,7 @@ class Tested:
 
 def test(overrides: list[str]) -> int:
     """Test one server, or all."""
-    config = parse_config(overrides)
+    config = parse_config(overrides, TestConfig)
     settings = read_settings(TestConfig, config)
     if settings.entrypoint and settings.component_name:
         raise UsageError(

@@ -4,7 +4,6 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
 from nemo_gym._reports.task_ranking import rank_tasks
@@ -19,9 +18,8 @@ from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym._util.garbage import pause_collections
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import show, summarise
-from nemo_gym.cli.settings import CheckedParser, validate_settings
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.global_config import GlobalConfigDictParserConfig
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -125,9 +123,7 @@ def profile(overrides: list[str]) -> int:
 
 
 def _read_settings(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
-    config = CheckedParser().parse(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    return validate_settings(kind, plain)
+    return read_settings(kind, parse_config(overrides, kind))
 
 
 @pause_collections()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nemo_gym.cli.eval.progress import Screen
 
 # Longer than it takes to notice that a server process, or one of its workers, has died.
-_HOLD_FAILURES_S = 2.0
+_HOLD_FAILURES_S = 6.0
 # How long a server may block the event loop before it is named, and at the end of a run before it is interrupted.
 _BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
 _BLOCKED_HINT = (
@@ -53,6 +53,8 @@ class RunInterrupts:
             named_after_s=lambda: _BLOCKED_AT_END_S if control.is_stopping else _BLOCKED_S,
             most_blocked_s=lambda: _BLOCKED_AT_END_S if self._is_ending else self._timeout_s,
         )
+        # A model that is being loaded may hold the interpreter for long, and there is nothing wrong with that.
+        self._watch.dumps_threads = False
         self.explain_lateness = self._watch.explain_lateness
 
     @contextmanager
@@ -67,6 +69,7 @@ class RunInterrupts:
     def guard_play(self, timeout_s: float | None = None) -> Iterator[None]:
         """Guard running rollouts: interrupt a server that blocks the loop for `timeout_s`."""
         self._is_playing, self._timeout_s = True, timeout_s or math.inf
+        self._watch.dumps_threads = True
         try:
             yield
         finally:
@@ -93,7 +96,7 @@ class RunInterrupts:
     def _give_up(self, blockage: "Blockage") -> None:
         self._say(
             f"Error: the run ends as it stands: {blockage}, and cannot be interrupted.\n{_BLOCKED_HINT}; what has no "
-            "result yet is played by `--resume`"
+            "result yet is run by `--resume`"
         )
         self._exit(INTERRUPTED if self._is_ending else 1)
 
@@ -118,7 +121,7 @@ def abort_on_server_death(served: "Served | None", control: RunControl) -> Itera
     def abort(death: "ServerDied") -> None:
         render.error(str(death))
         control.abort(
-            f"server {death.name!r} {death.how}. What was not played yet, or was under way, has lost no attempt.\n"
+            f"server {death.name!r} {death.how}. What has not run yet, or was running, has lost no attempt.\n"
             "hint: the last lines of the server are above; run the same command again with `--resume`"
         )
 

@@ -7,10 +7,18 @@ that fails is reported but never changes the result of a run.
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, make_metric_table, write_aggregates
+from nemo_gym._results.aggregate import (
+    AgentAggregate,
+    Requested,
+    aggregate_with,
+    find_task_fields,
+    make_metric_table,
+    write_aggregates,
+)
 from nemo_gym._results.rows import Incidents, strip_row
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths, write_error
@@ -42,11 +50,13 @@ async def report(
     ask_for: Collection[str] | None = None,
     rollouts: Path | None = None,
     requested: Requested | None = None,
+    task_metrics: Collection[str] = (),
 ) -> list[AgentAggregate]:
     """Aggregate the rollouts of a run, write the metrics and print them, unless `settings` asks for no aggregation.
 
     `ask_for`: the agents to ask for their own metrics; None for all. `rollouts`: a file with what the metrics need of
     the rollouts, if there is one besides the output. `requested`: None takes the number from the plan.
+    `task_metrics`: fields of the tasks that get a row in the table like those of the verifier.
     """
     if settings.disable_aggregation:
         return []
@@ -56,6 +66,9 @@ async def report(
         requested = Requested.count_in_files([paths.materialized] if paths.materialized.is_file() else [])
     ask = metrics_from_servers(client, render.note)
     aggregates = await aggregate_with(ask, [rollouts or paths.output], requested=requested, ask_for=ask_for)
+    task_fields = find_task_fields(paths.materialized, paths.output)
+    left_out = tuple(name for name in task_fields if name not in task_metrics)
+    aggregates = [replace(one, task_fields=left_out) for one in aggregates]
     try:
         write_aggregates(paths.aggregate_metrics, aggregates)
     except OSError as error:
@@ -104,7 +117,7 @@ def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConf
         return 1
     not_played = counts.requested - counts.scored - counts.failed
     if not_played:
-        render.note(f"{not_played} of {counts.requested} rollouts were not played.")
+        render.note(f"{not_played} of {counts.requested} rollouts did not run.")
         render.note("hint: run the same command again with `--resume`")
         return INTERRUPTED if control.is_stopping else 1
     allowed = settings.count_allowed_failures(counts.requested)

@@ -20,14 +20,15 @@ from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.types import OnRetry, Row, Scored, key_of
 from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._util.jsonl import read_rows
-from nemo_gym._util.row_keys import RESPONSE_FACTS
+from nemo_gym._util.masked_rows import has_no_measurement
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_FACTS
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.check import find_stand_in
 from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.results import INTERRUPTED, report
-from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validate_settings
+from nemo_gym.cli.settings import make_parser, reserve_head_port, validate_settings
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
@@ -46,7 +47,7 @@ def reverify(overrides: list[str]) -> int:
     # No agent runs, so the config needs no policy model.
     any_model = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
     start = GlobalConfigDictParserConfig(initial_global_config_dict=any_model, overrides=overrides)
-    set_global_config_dict(start, CheckedParser)
+    set_global_config_dict(start, make_parser(RolloutReverificationConfig))
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     remove_unused_models(config)
@@ -183,3 +184,5 @@ async def _keep_response_facts(row: Row, result: Row) -> None:
     for name in RESPONSE_FACTS:
         if name in row:
             result.setdefault(name, row[name])
+    if row.get(MASK_SAMPLE_KEY) and not has_no_measurement(row):
+        result[MASK_SAMPLE_KEY] = True  # its tokens are still incomplete, whatever the verifier says now

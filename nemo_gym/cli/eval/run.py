@@ -34,11 +34,10 @@ from nemo_gym.cli.eval.servers import (
     open_play,
     reach_servers,
 )
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, read_settings
-from nemo_gym.cli.settings import CheckedParser
+from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, drop_prepared_data_on_error, read_settings
+from nemo_gym.cli.settings import make_parser
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
-    GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
     get_global_config_dict,
     set_global_config_dict,
@@ -52,11 +51,10 @@ def run(overrides: list[str]) -> int:
     """Collect rollouts; return 0 only if all are scored, or no more failed than allowed."""
     no_serve = any(token.lstrip("+") == "no_serve=true" for token in overrides)
     overrides = overrides if no_serve else with_default_model(overrides)
-    set_global_config_dict(GlobalConfigDictParserConfig(overrides=overrides, offline=no_serve), CheckedParser)
+    parser = make_parser(EvalRunConfig, needs_servers=not no_serve)
+    set_global_config_dict(GlobalConfigDictParserConfig(overrides=overrides, offline=no_serve), parser)
     config = get_global_config_dict()
     settings = read_settings(config)
-    if not settings.no_serve and not settings.rollout_collection_driver:
-        GlobalConfigDictParser().raise_on_no_server_instances(config)
     allow_many_connections(config, settings)
     skip_collection_at_exit()
     paths = RunPaths.of(settings.output_jsonl_fpath)
@@ -83,19 +81,21 @@ def run(overrides: list[str]) -> int:
 
 def _plan(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, agents: list[str]) -> tuple[Run, RunSummary]:
     """Plan the run or resume it; return it with the summary of its earlier results."""
-    source, summary = choose_input(settings, config, render.note), RunSummary(None)
+    summary = RunSummary(None)
     masked = config.copy()
     recursively_hide_secrets(masked)
     plain: Any = OmegaConf.to_container(masked, resolve=False)
-    planned = plan_or_resume(
-        paths,
-        RunIdentity(source, settings.identity(), plain, read_git_state(Path.cwd())),
-        lambda: settings.expand_settings(agents),
-        resume=settings.resume_from_cache,
-        max_attempts=_get_max_rollout_attempts(),
-        notice=render.note,
-        on_result=summary.add_earlier,
-    )
+    with drop_prepared_data_on_error(settings):
+        source = choose_input(settings, config, render.note)
+        planned = plan_or_resume(
+            paths,
+            RunIdentity(source, settings.identity(), plain, read_git_state(Path.cwd())),
+            lambda: settings.expand_settings(agents),
+            resume=settings.resume_from_cache,
+            max_attempts=_get_max_rollout_attempts(),
+            notice=render.note,
+            on_result=summary.add_earlier,
+        )
     summary.requested = planned.left
     return planned, summary
 
@@ -162,6 +162,7 @@ async def _evaluate(
                 ask_for=choose_agents_to_ask(client, served),
                 rollouts=scores.find_rollouts(),
                 requested=requested,
+                task_metrics=settings.task_metrics,
             )
             await export(aggregates, todo.paths.output)
     return tell_exit_code(counts, control, settings, journal.given_up)

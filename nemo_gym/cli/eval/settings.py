@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of `gym eval run`: its config keys, and the input file that they select."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,6 +19,7 @@ from nemo_gym.global_config import MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 from nemo_gym.train_data_utils import DatasetScope, dataset_scope, write_evaluation_input
 
+_PREPARED = "preprocessed_datasets"
 Split = Literal["train", "validation", "example", "benchmark"]
 
 
@@ -50,6 +52,10 @@ class EvalRunConfig(RolloutCollectionConfig):
     )
     rollout_worker_cpus: NonNegativeFloat = Field(
         default=1.0, description="CPUs of a Ray cluster that each worker takes."
+    )
+    task_metrics: list[str] = Field(
+        default_factory=list,
+        description="Numbers of the tasks themselves that the table of metrics shows too, such as `difficulty`.",
     )
     quiet: bool = Field(default=False, description="Show no progress.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
@@ -100,6 +106,23 @@ def read_settings(config: DictConfig) -> EvalRunConfig:
     return validate_settings(EvalRunConfig, plain)
 
 
+@contextmanager
+def drop_prepared_data_on_error(settings: EvalRunConfig) -> Iterator[None]:
+    """Remove the data that the block has prepared, and the folders made for it, if the run is refused there."""
+    folder = Path(settings.output_jsonl_fpath).with_suffix("")
+    prepared = folder / _PREPARED
+    before = {*prepared.glob("*")} if prepared.is_dir() else set()
+    try:
+        yield
+    except BaseException:
+        for path in {*prepared.glob("*")} - before:
+            path.unlink()
+        for made in (prepared, folder):
+            with suppress(OSError):  # it is not there, or something else is in it
+                made.rmdir()
+        raise
+
+
 def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:
     """Return the file to read tasks from: the named one, else one with the config's own datasets."""
     if settings.input_jsonl_fpath is not None:
@@ -116,7 +139,7 @@ def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[
     # A later run must not take some rows for the whole split.
     parts = [split, settings.agent_name, f"first_{settings.limit}" if settings.limit is not None else None]
     name = "_".join(part for part in parts if part is not None)
-    prepared = output.with_suffix("") / "preprocessed_datasets" / f"{name}.jsonl"
+    prepared = output.with_suffix("") / _PREPARED / f"{name}.jsonl"
     if settings.reuse_existing_data_preparation and prepared.is_file():
         notice(f"running the rows that an earlier run prepared: {prepared}")
         return str(prepared)

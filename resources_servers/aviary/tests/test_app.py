@@ -101,6 +101,7 @@ async def play_all(url: str, episodes: list[dict[str, Any]], at_once: int) -> li
 # --- with the library -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym.base_resources_server import BaseResourcesServerConfig
+from nemo_gym.base_resources_server import BaseResourcesServerConfig, BaseVerifyResponse
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json
 from nemo_gym.testing import agent_config, asked, reply, running, scripted_model, tool_call
@@ -154,9 +154,7 @@ def test_the_reply_of_the_verifier_has_the_fields_of_the_record(client):
     task = {**TASK, "responses_create_params": {"input": "hi"}}
     answer = client.post("/verify", json={**task, "response": reply(hand_in(EXPECTED)).model_dump()})
     assert set(answer.json()) == {
-        "responses_create_params",
-        "response",
-        "reward",
+        *BaseVerifyResponse.model_fields,
         "parsed_synonym_values",
         "accuracy",
         "set_overlap",

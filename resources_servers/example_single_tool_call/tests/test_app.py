@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 import pytest
 from fastapi.testclient import TestClient
 
-from nemo_gym.base_resources_server import BaseResourcesServerConfig
+from nemo_gym.base_resources_server import BaseResourcesServerConfig, BaseVerifyResponse
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json
 from nemo_gym.testing import agent_config, asked, reply, running, scripted_model, tool_call
@@ -54,7 +54,7 @@ def test_a_call_without_a_city_is_refused(client):
 def test_a_response_that_calls_the_tool_is_worth_one(client, response, reward):
     task = {"responses_create_params": asked("How is the weather in Lima?").model_dump(exclude_unset=True)}
     scored = client.post("/verify", json={**task, "response": response.model_dump()}).json()
-    assert set(scored) == {"responses_create_params", "response", "reward"}
+    assert scored.keys() == BaseVerifyResponse.model_fields.keys()
     assert scored["reward"] == reward
     assert scored["response"]["output"] == response.model_dump()["output"]
 

@@ -114,9 +114,9 @@ def compare(url, rows, expected, at_once):
     asyncio.run(play_all())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.timeout(300)
 def test_episodes_get_the_rewards_of_the_library_and_unreadable_replies_take_no_step(tmp_path, unused_tcp_port):
     rows = [make_row(name, seed) for name in ("FrozenLake-v1", "Blackjack-v1") for seed in (1, 2, 3)]
     expected = ask_library(rows, tmp_path)

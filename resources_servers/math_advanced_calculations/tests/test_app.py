@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nemo_gym.base_resources_server import BaseVerifyResponse
 from nemo_gym.openai_utils import NeMoGymFunctionCallOutput
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, reply, running, scripted_model
@@ -27,7 +28,7 @@ async def score(*parts: Any, **row: Any) -> float:
         answer = await client.post("calculators", "/verify", json=body)
         assert answer.status == 200, await answer.text()
         result = await get_response_json(answer)
-        assert set(result) == {"responses_create_params", "response", "reward"}
+        assert result.keys() == BaseVerifyResponse.model_fields.keys()
         return result["reward"]
 
 

@@ -92,6 +92,7 @@ def fields(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != "responses_create_params"}
 
 
+@pytest.mark.thorough
 @in_one_loop
 async def test_every_task_generates_entries_and_scores_its_own_answers_full(gym):
     rows = [json.loads(json.dumps(fields(row))) for name in list_tasks() for row in generate([name], 1, 42)]

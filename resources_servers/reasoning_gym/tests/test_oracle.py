@@ -77,6 +77,7 @@ async def test_many_entries_of_every_generator_are_scored_as_the_library_does():
     assert await find_differences(episodes) == []
 
 
+@pytest.mark.thorough
 async def test_rows_of_a_mixture_and_of_levels_are_scored_by_their_own_generators():
     from reasoning_gym import create_dataset
 

@@ -186,6 +186,7 @@ GAMES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
 async def test_games_have_the_rewards_that_the_library_gives(python, url):

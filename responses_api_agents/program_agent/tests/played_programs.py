@@ -124,7 +124,7 @@ import json, os, socket, subprocess, sys, time, urllib.error, urllib.request
 def ask(path, **body):
     head = {"content-type": "application/json"}
     request = urllib.request.Request(os.environ["ROOT"] + path, json.dumps({"model": "m", **body}).encode(), head)
-    with urllib.request.urlopen(request, timeout=60) as reply:
+    with urllib.request.urlopen(request, timeout=300) as reply:
         return reply.read().decode()
 
 def chat(*texts, **more):

@@ -13,6 +13,8 @@ from resources_servers.workspace_tasks.generate_data import rows as workspace_ro
 from resources_servers.workspace_tasks.tampering import is_test
 from resources_servers.workspace_tasks.tasks import load_tasks
 from responses_api_agents.program_agent.tests.played_programs import make_row, play, read_preset
+from responses_api_models.vllm_model.app import VLLMModel
+from tests.support.fake_openai import FakeOpenAI, chat
 
 FIX = "sed -i 's/a - b/a + b/' calc.py"
 EDIT = {"old_string": "a - b", "new_string": "a + b"}
@@ -36,8 +38,9 @@ WITH_MCP = {
     "qwen_code": "mcp__gym__get_weather",
 }
 QUICK = ("codex", "claude_code")
+VLLM = {"return_token_id_information": False, "uses_reasoning_parser": False}
 
-pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
 
 
 def presets(names: Any) -> list[Any]:
@@ -90,6 +93,17 @@ async def test_tools_of_the_resources_server_reach_the_program_over_mcp(name):
     assert played["reward"] == 1.0, played
     answers = [item["output"] for item in played["response"]["output"] if item["type"] == "function_call_output"]
     assert "sunny" in json.dumps(answers)
+
+
+@pytest.mark.exhaustive
+async def test_codex_ends_its_turn_in_front_of_an_endpoint_that_reports_no_details_of_usage():
+    # Codex asks again if it does not understand a reply, and gives up in the end.
+    async with FakeOpenAI(default=chat(DONE)) as fake:
+        served = {"base_url": fake.base_url, "api_key": "k", "model": "m"}
+        row = await play(model=VLLMModel, model_config={**served, **VLLM}, **read_preset("codex"))
+    assert "_ng_failure_class" not in row, row
+    assert row["model_calls"] == 1
+    assert DONE in json.dumps(row["response"]["output"])
 
 
 # --- the tasks of fix_the_code ----------------------------------------------------------------------------------------

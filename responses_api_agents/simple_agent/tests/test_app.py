@@ -598,6 +598,11 @@ class TestClientScript:
             assert await asyncio.to_thread(client_script.main) == 1
             assert "there is no server 'tow' in the config. Did you mean 'two'?" in capsys.readouterr().err
 
+    async def test_among_several_it_takes_the_one_called_simple_agent(self):
+        agents = dict.fromkeys(("simple_weather_simple_agent", "simple_agent"), (SimpleAgent, REFS))
+        async with running(world=World, policy_model=scripted_model("Hi."), **agents) as client:
+            assert client_script.find_only_agent(client) == "simple_agent"
+
     async def test_without_an_agent_it_says_so(self):
         async with running(world=World) as client:
             with pytest.raises(UnknownServerError, match="none of the servers that run is an agent"):

@@ -2,12 +2,13 @@
 """The tasks of `gym eval run` without `--input`: rows of the config's own datasets, no more than are needed."""
 
 import json
+import os
 
 import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import train_data_utils
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
+from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, drop_prepared_data_on_error
 from nemo_gym.errors import ConfigError
 from nemo_gym.train_data_utils import MissingDatasets, OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture
@@ -156,3 +157,21 @@ def test_a_benchmark_that_is_not_prepared_says_what_to_run():
 def test_a_config_without_datasets_asks_for_an_input():
     with pytest.raises(ConfigError, match="name a file with --input"):
         chosen(config())
+
+
+def test_a_run_that_is_refused_leaves_no_prepared_data(tmp_path):
+    write(tmp_path / "example.jsonl", asks("a"))
+    settings = EvalRunConfig(output_jsonl_fpath="runs/r.jsonl")
+
+    def refuse():
+        with drop_prepared_data_on_error(settings):
+            assert os.path.exists(choose_input(settings, config(dataset("example")), print))
+            raise ConfigError("this run cannot be resumed")
+
+    with pytest.raises(ConfigError):
+        refuse()
+    assert not os.path.exists("runs/r")
+    _, prepared, _ = chosen(config(dataset("example")))
+    with pytest.raises(ConfigError):
+        refuse()
+    assert os.path.exists(prepared), "an earlier run's stays"

@@ -245,7 +245,7 @@ def test_the_token_is_on_no_command_line_and_in_no_output_however_much_is_logged
             stderr=subprocess.STDOUT,
             text=True,
         )
-        said, _ = process.communicate(timeout=100)
+        said, _ = process.communicate(timeout=500)
     finally:
         del gitlab.answer
     assert process.returncode == 0, said

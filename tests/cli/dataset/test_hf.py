@@ -72,7 +72,8 @@ def test_an_upload_is_named_after_organization_prefix_domain_and_server(gym, hub
         f"{hub.url}/datasets/{SET}: rows.jsonl, commit {hub.datasets[SET].refs['main'][:12]}",
         f"download it with: gym dataset download --repo-id {SET} --artifact rows.jsonl --output rows.jsonl",
     ]
-    assert said.err == ""  # no progress bar where there is no terminal
+    # No progress bar where there is no terminal.
+    assert said.err == f"settings are read from {work / 'env.yaml'}\n"
 
 
 def test_a_dataset_name_takes_the_place_of_the_server(gym, hub, work):
@@ -306,7 +307,7 @@ player:
 
 def test_datasets_of_a_config_are_fetched_with_its_token(gym, hub, tmp_path):
     (tmp_path / "config.yaml").write_text(DATASETS)
-    (tmp_path / "env.yaml").write_text(f"hf_token: {READER}\n")
+    Path("env.yaml").write_text(f"hf_token: {READER}\n")
     hub.add_dataset("org/private", {"train.jsonl": ROWS, "raw/held_out.jsonl": ROWS}, private=True)
     said = gym(
         *("dataset", "collate", "--config", "config.yaml", "--mode", "train_preparation"),

@@ -193,6 +193,21 @@ def test_a_key_is_explained_with_who_set_it_and_what_that_overrides(here, capsys
     assert one["sources"][2]["place"].endswith("config.yaml:8")
 
 
+def test_an_env_yaml_of_another_folder_is_named_in_full(here, capsys, monkeypatch):
+    (here / "env.yaml").write_text("depth: 2\n")
+    (here / "notes").mkdir()
+    monkeypatch.chdir(here / "notes")
+    assert run_command(["env", "resolve", "--explain", "depth"]) == 0
+    explained = capsys.readouterr()
+    assert f"set by    {here / 'env.yaml'}:1: 2" in explained.out
+    for command in ("resolve", "validate", "status"):
+        run_command(["env", command])
+        assert f"settings are read from {here / 'env.yaml'}\n" in capsys.readouterr().err
+    monkeypatch.chdir(here)
+    run_command(["env", "resolve"])
+    assert "settings are read" not in capsys.readouterr().err
+
+
 def test_a_value_that_is_taken_from_another_key_names_it(here, capsys):
     (one,) = explained(here, capsys, "shop.resources_servers.shop.depth")
     assert (one["value"], one["refers_to"]) == (2, [{"key": "depth", "source": "env.yaml:2"}])

@@ -23,7 +23,6 @@ ROW = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_tools_are_found_and_called_over_mcp_and_the_answer_is_verified(tmp_path, unused_tcp_port):
     servers = ["--resources-server=example_session_state_mgmt", "--resources-server=example_multi_step"]
     with gym_env_start("--as=mcp", *servers, f"++head_server.port={unused_tcp_port}", cwd=tmp_path) as gym:

@@ -33,7 +33,7 @@ def free_port():
 
 def config(*names, **more):
     given = {"config_paths": [f"resources_servers/{name}/configs/{name}.yaml" for name in names],
-             "head_server": {"port": free_port()}, **more}
+             "head_server": {"port": free_port()}} | more
     return GlobalConfigDictParserConfig(
         initial_global_config_dict=OmegaConf.create(given), skip_load_from_cli=True, skip_load_from_dotenv=True)
 
@@ -66,7 +66,7 @@ def run_program(tmp_path):
     def run(program: str) -> str:
         environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(tmp_path)}
         source = PREAMBLE + dedent(program)
-        done = warm_start.run([], program=source, cwd=tmp_path / "cwd", env=environment, timeout=100)
+        done = warm_start.run([], program=source, cwd=tmp_path / "cwd", env=environment, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -92,6 +92,32 @@ def test_a_plain_script_starts_servers_and_stops_them_as_often_as_it_likes(run_p
         print("done")
     """)
     assert said == "done\n"
+
+
+def test_nested_folders_are_served_in_this_process_and_in_their_own(tmp_path, run_program):
+    write_server(tmp_path, "group/inner", port=None, on_import="from resources_servers.group import shared")
+    write_server(tmp_path, "group/apart", port=None, placement="process")
+    (tmp_path / "resources_servers/group/shared.py").write_text("")
+    run_program("""
+        helper = RunHelper()
+        nested = [f"resources_servers/group/{name}/configs/{name}.yaml" for name in ("inner", "apart")]
+        helper.start(config(config_paths=nested))
+        assert answers(helper) == ["apart", "inner"]
+        helper.shutdown()
+    """)
+
+
+def test_trainers_find_the_head_server_at_the_client_of_the_helper(run_program):
+    run_program("""
+        helper = RunHelper()
+        assert helper._server_client is None
+        given = config("here")
+        helper.start(given)
+        head = helper._server_client.head_server_config
+        assert head.port == given.initial_global_config_dict.head_server.port
+        assert helper._server_client.poll_for_status("here") == "success"
+        helper.shutdown()
+    """)
 
 
 def test_a_running_event_loop_is_no_obstacle(run_program):

@@ -70,7 +70,7 @@ def token_fields(item: Any) -> dict[str, Any]:
 async def test_the_sink_gets_an_entry_for_every_call_and_is_closed_with_its_server(ledger, tmp_path, monkeypatch):
     row = await collect(tmp_path, monkeypatch, capture(LedgerSink, rebuild_response=False))
     assert row["reward"] == 1.0
-    assert "mask_sample" not in row
+    assert row["mask_sample"] is False
     first, second = ledger.pages["0-0"].entries
     assert (token_fields(dict(first)), token_fields(dict(second))) == (ASKED, ANSWERED)
     assert (first.rollout_id, first.schema_version) == ("0-0", 1)

@@ -68,7 +68,7 @@ class Place:
         """Add a file to the run of the first version, by its path in a URL."""
         run = self.active_runs()[0]["info"]
         url = self.proxy.file_url(f"{run['experiment_id']}:{run['run_id']}", path)
-        requests.put(url, data=content, timeout=60).raise_for_status()
+        requests.put(url, data=content, timeout=500).raise_for_status()
 
     def active_runs(self) -> list[dict[str, Any]]:
         _, found = self.proxy.call("GET", "experiments/get-by-name", experiment_name=f"[model]{self.name}")

@@ -217,7 +217,7 @@ def test_a_dataset_is_deleted_with_everything_once_the_user_agrees(place: Place)
     if not place.settings.is_gitlab:  # what GitLab does with the files of a model is its own affair
         assert place.active_runs() == []
         url = place.proxy.file_url(f"{run['experiment_id']}:{run['run_id']}", "train.jsonl")
-        assert requests.get(url, timeout=60).status_code == 404
+        assert requests.get(url, timeout=500).status_code == 404
 
 
 def test_nothing_is_deleted_without_a_yes(place: Place):

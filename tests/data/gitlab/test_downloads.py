@@ -84,7 +84,7 @@ def test_without_a_checksum_the_next_download_starts_over_if_the_file_is_another
         at_gitlab.download()
     url = at_gitlab.proxy.file_url(f"{run['experiment_id']}:{run['run_id']}", "train.jsonl")
     changed = ROWS.replace(b"responses", b"RESPONSES")
-    requests.put(url, data=changed, timeout=60).raise_for_status()
+    requests.put(url, data=changed, timeout=500).raise_for_status()
     assert at_gitlab.download().read_bytes() == changed
 
 
