@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._util.server_imports import SERVER_TYPES, install_finder
+from nemo_gym._util.search_root_finder import SERVER_TYPES, install_finder
 from nemo_gym._version import __version__ as __version__
 
 __package_name__ = "nemo_gym"

@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import Body as Body
 from fastapi import FastAPI, Request
 
-from nemo_gym._process.policy_version import add_version_routes, open_version_cell
-from nemo_gym._serving.policy_version import VersionCell
+from nemo_gym._servers.policy_versions.announcing import VersionCell
+from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
 from nemo_gym._util.row_keys import NG_POLICY_VERSIONS_KEY
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
@@ -168,7 +168,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
 def _note_versions(result: Any, began: int | None, ended: int) -> None:
     """Mark a rollout's response with the policy versions it saw; they end up in its row."""
-    from nemo_gym._training.versions import describe_versions  # only runs that train need it
+    from nemo_gym._servers.policy_versions.marks import describe_versions  # only runs that train need it
 
     response = result.get("response") if isinstance(result, Mapping) else getattr(result, "response", None)
     notes = response.model_extra if isinstance(response, NeMoGymResponse) else response

@@ -3,7 +3,7 @@
 
 A server implements `responses` and `chat_completions`; the third dialect and all streaming are derived from them.
 A stream is the finished reply, replayed as events. Outside programs, such as the SDKs, get errors as these APIs send
-them (`nemo_gym._serving.api_errors`), and can list models, count tokens, and fetch or continue a response.
+them (`nemo_gym._servers.http.api_errors`), and can list models, count tokens, and fetch or continue a response.
 """
 
 import inspect
@@ -20,19 +20,23 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
 
-from nemo_gym._inprocess.fast_path import ModelJsonResponse, ObjectRequest, read_params
-from nemo_gym._inprocess.route import build_validation_error, parse_json, require_json, validate_body
-from nemo_gym._process.policy_version import add_version_routes, open_version_cell
-from nemo_gym._serving.api_errors import OUTSIDE_API
-from nemo_gym._serving.guard import describe, json_reply
-from nemo_gym._serving.kept_responses import KeptResponses, list_input_items
-from nemo_gym._serving.policy_version import VersionCell
-from nemo_gym._training.versions import mark_answer, pick_marks
+from nemo_gym._servers.direct_calls.fast_path import ModelJsonResponse, ObjectRequest, read_params
+from nemo_gym._servers.direct_calls.route import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._servers.http.api_errors import OUTSIDE_API
+from nemo_gym._servers.http.guard import describe, json_reply
+from nemo_gym._servers.http.kept_responses import KeptResponses, list_input_items
+from nemo_gym._servers.policy_versions.announcing import VersionCell
+from nemo_gym._servers.policy_versions.marks import mark_answer, pick_marks
+from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, build_failure
 from nemo_gym._util.rollout_paths import ROLLOUT_ID
 from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
-from nemo_gym._wire.schema.errors import InvalidModelReply, explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.schema.format_errors import (
+    InvalidModelReply,
+    explain_unanswered_completion,
+    explain_unanswered_response,
+)
 from nemo_gym._wire.streaming import (
     stream_completion,
     stream_completion_failure,

@@ -22,12 +22,12 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, Field
 
 from nemo_gym import PARENT_DIR, _resolve_under_cwd_or_install, component_search_roots
-from nemo_gym._catalog.components import list_components
-from nemo_gym._data.rows import BadRow, Offending
-from nemo_gym._util.jsonl import read_lines
+from nemo_gym._authoring.components import list_components
+from nemo_gym._data.dataset_rows import BadRow, Offending
+from nemo_gym._util.jsonl_files import read_lines
 from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
-from nemo_gym._util.server_imports import import_file
+from nemo_gym._util.search_root_finder import import_file
 from nemo_gym.config_types import BenchmarkDatasetConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (

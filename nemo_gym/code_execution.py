@@ -20,13 +20,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from nemo_gym._execution.isolation import Isolation
-from nemo_gym._execution.sandbox_workers import SandboxSetup, SandboxWorker, choose_code_isolation, compute_patience
-from nemo_gym._execution.workers import ClosablePool, Slots, WorkerDied
-from nemo_gym._execution.workers import PoolClosed as PoolClosed
-from nemo_gym._execution.workers import PoolFull as PoolFull
-from nemo_gym._execution.workers import SandboxLost as SandboxLost
-from nemo_gym._execution.workers import SandboxUnavailable as SandboxUnavailable
+from nemo_gym._isolation.isolation import Isolation
+from nemo_gym._isolation.lent_workers import ClosablePool, Slots, WorkerDied
+from nemo_gym._isolation.lent_workers import PoolClosed as PoolClosed
+from nemo_gym._isolation.lent_workers import PoolFull as PoolFull
+from nemo_gym._isolation.lent_workers import SandboxLost as SandboxLost
+from nemo_gym._isolation.lent_workers import SandboxUnavailable as SandboxUnavailable
+from nemo_gym._isolation.sandbox_workers import SandboxSetup, SandboxWorker, choose_code_isolation, compute_patience
 
 LOG = logging.getLogger(__name__)
 

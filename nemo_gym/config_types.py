@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic import TypeAdapter as TypeAdapter
 from pydantic import ValidationError as ValidationError
 
+from nemo_gym._config.config_help import write_help
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig as BenchmarkDatasetConfig
 from nemo_gym._config.dataset_types import DatasetConfig as DatasetConfig
 from nemo_gym._config.dataset_types import DatasetSource as DatasetSource
@@ -23,7 +24,6 @@ from nemo_gym._config.dataset_types import GitlabDatasetSource as GitlabDatasetS
 from nemo_gym._config.dataset_types import HuggingFaceDatasetSource as HuggingFaceDatasetSource
 from nemo_gym._config.dataset_types import JsonlDatasetGitlabIdentifer as JsonlDatasetGitlabIdentifer
 from nemo_gym._config.dataset_types import JsonlDatasetHuggingFaceIdentifer as JsonlDatasetHuggingFaceIdentifer
-from nemo_gym._config.help import write_help
 from nemo_gym._config.server_types import AgentServerRef as AgentServerRef
 from nemo_gym._config.server_types import BaseRunServerConfig as BaseRunServerConfig
 from nemo_gym._config.server_types import BaseRunServerInstanceConfig as BaseRunServerInstanceConfig

@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from nemo_gym._execution.cpu_workers import CpuWorker, Template, pack_call
-from nemo_gym._execution.workers import ClosablePool, Slots
-from nemo_gym._execution.workers import PoolClosed as PoolClosed
-from nemo_gym._execution.workers import PoolFull as PoolFull
-from nemo_gym._execution.workers import WorkerDied as WorkerDied
+from nemo_gym._isolation.cpu_workers import CpuWorker, Template, pack_call
+from nemo_gym._isolation.lent_workers import ClosablePool, Slots
+from nemo_gym._isolation.lent_workers import PoolClosed as PoolClosed
+from nemo_gym._isolation.lent_workers import PoolFull as PoolFull
+from nemo_gym._isolation.lent_workers import WorkerDied as WorkerDied
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the descriptions in config files, for programs that list environments; `gym list` itself is in `_catalog`."""
+"""Read the descriptions in config files, for programs that list environments; `gym list` itself is in `_authoring`."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.configs import Configs, iter_server_blocks
+from nemo_gym._authoring.config_catalog import Configs, iter_server_blocks
 
 T = TypeVar("T")
 

@@ -20,13 +20,13 @@
     ├── InvalidModelReply                                  a model's reply that is not valid; `_wire.schema.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                  (RuntimeError)       in `nemo_gym.sandbox`
-    ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
+    ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_servers.processes`
     ├── DataFileError, OffendingRows, MissingDatasets      datasets that cannot be read, used or found; `_data`
     ├── MetricsConflict, MetricsFileError, CannotFetch     their metrics files and registries; `_data`
     ├── HubError                                           the Hugging Face Hub said no; `_data.hub`
     ├── GitlabError, DamagedFile                           a model registry refused or is not there; `_data.gitlab_api`
-    ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
-    ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
+    ├── PrepareError                                       a benchmark that cannot be prepared; `_authoring`
+    ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_authoring`
     ├── UsageError                                         a command line that is wrong; `nemo_gym.cli.flags`
     ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.run_helper`
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or run; `_rollouts`
@@ -34,11 +34,11 @@
     ├── PolicyVersionRefused (ValueError), PolicyVersionError  a version that goes back, or reached not all servers
     ├── SessionRefused                                     a session that ended, is unknown or has no room
     ├── StalenessTimeout              (TimeoutError)       no new policy version came; `nemo_gym.policy_versions`
-    ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_metrics.rollouts`
-    ├── VenvBuildError, InstallerFailed, ProgramInstallError  what a server or program needs; `_serving`
+    ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_results.metrics`
+    ├── VenvBuildError, InstallerFailed, ProgramInstallError  what a server or program needs; `_servers.installing`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
-    ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._process.ray_cluster`
+    ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._servers.ray.cluster`
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
     ├── LiveGymError                                       a trainer cannot run here; `nemo_gym.integrations.live`
@@ -53,7 +53,7 @@
     │   ├── SessionLost                                    the replica that held the session of a rollout is gone
     │   └── SandboxLost                                    code whose sandbox was killed; `nemo_gym.code_execution`
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
-                                                           flavours live in `nemo_gym._transport.errors`
+                                                           flavours live in `nemo_gym._transport.call_errors`
 
 And one that is not an Exception, because code that catches all exceptions must not turn it into a score:
 

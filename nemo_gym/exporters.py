@@ -22,7 +22,7 @@ from nemo_gym.config_types import ExporterConfig, MLFlowConfig, WANDBConfig
 from nemo_gym.secret_utils import recursively_hide_secrets
 
 if TYPE_CHECKING:
-    from nemo_gym._results.aggregate import AgentAggregate
+    from nemo_gym._results.aggregate_files import AgentAggregate
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,22 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
-from nemo_gym._config import files, interpolation, overrides, secrets, servers
+from nemo_gym._config import (
+    config_files as files,
+)
+from nemo_gym._config import (
+    interpolation,
+    overrides,
+)
+from nemo_gym._config import (
+    secret_lookup as secrets,
+)
+from nemo_gym._config import (
+    server_blocks as servers,
+)
+from nemo_gym._config.config_parser import Resolved, Sources, resolve
 from nemo_gym._config.defaults import Machine
-from nemo_gym._config.parse import Resolved, Sources, resolve
-from nemo_gym._config.ports import find_free_port, reserve_port
+from nemo_gym._config.port_reservation import find_free_port, reserve_port
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.reserved_keys import *  # noqa: F403  the names of all settings are part of this contract
 from nemo_gym._config.reserved_keys import (

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import orjson
 from pydantic import AfterValidator
 
-from nemo_gym._wire.schema.base import get_field
+from nemo_gym._wire.schema.wire_model import get_field
 
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 # Escaped characters are consumed as pairs, so that `\{` and `\}` do not count as braces.

@@ -22,7 +22,7 @@ from nemo_gym._data.hub_splits import is_data_file
 from nemo_gym._data.hub_upload import Destination as Destination
 from nemo_gym._data.hub_upload import Uploaded as Uploaded
 from nemo_gym._data.hub_upload import check_rows as check_rows
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.jsonl_files import loads_line
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.config_types import (
     BaseUploadJsonlDatasetHuggingFaceConfig,

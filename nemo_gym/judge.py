@@ -16,8 +16,8 @@ import aiohttp
 from pydantic import BaseModel
 
 from nemo_gym import grading
-from nemo_gym._serving.guard import json_reply
-from nemo_gym._util import aio
+from nemo_gym._servers.http.guard import json_reply
+from nemo_gym._util import off_the_loop as aio
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
     FAILURE_KIND_KEY,
@@ -28,7 +28,7 @@ from nemo_gym._util.row_keys import (
     REWARD_KEY_NAME,
 )
 from nemo_gym._util.signatures import resolve_signature
-from nemo_gym._wire.schema.errors import explain_unanswered_response
+from nemo_gym._wire.schema.format_errors import explain_unanswered_response
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.failure_kinds import JUDGE_FAILED as JUDGE_FAILED
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming

@@ -3,7 +3,7 @@
 
 A session begins with `/seed_session`, whose reply says how to reach the tools; a tool called over MCP sees the same
 session as one called over REST. Without that session's token, tools can be listed but not called. The protocol is in
-`nemo_gym._mcp`.
+`nemo_gym._servers.mcp`.
 """
 
 import logging
@@ -14,15 +14,15 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from nemo_gym._mcp.harvest import check_tools, harvest_tools, read_tool
-from nemo_gym._mcp.http import McpEndpoint, SessionEndpoints
-from nemo_gym._mcp.protocol import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata, ToolResult, ToolSession
-from nemo_gym._mcp.protocol import MCPCatchall as MCPCatchall
-from nemo_gym._mcp.protocol import MCPTool as MCPTool
-from nemo_gym._mcp.session import Grant, GrantSigner, ToolRunner
-from nemo_gym._process.environment import derive_run_secret, own_secret
-from nemo_gym._serving.session import session_cookie
-from nemo_gym._transport.http import SessionSettings
+from nemo_gym._servers.http.session_cookie import session_cookie
+from nemo_gym._servers.mcp.harvest import check_tools, harvest_tools, read_tool
+from nemo_gym._servers.mcp.mcp_endpoint import McpEndpoint, SessionEndpoints
+from nemo_gym._servers.mcp.protocol import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata, ToolResult, ToolSession
+from nemo_gym._servers.mcp.protocol import MCPCatchall as MCPCatchall
+from nemo_gym._servers.mcp.protocol import MCPTool as MCPTool
+from nemo_gym._servers.mcp.session import Grant, GrantSigner, ToolRunner
+from nemo_gym._servers.process_environment import derive_run_secret, own_secret
+from nemo_gym._transport.http_calls import SessionSettings
 from nemo_gym._version import __version__
 from nemo_gym.errors import ConfigError
 

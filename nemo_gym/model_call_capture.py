@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from nemo_gym._capture.middleware import CaptureMiddleware as _CaptureMiddleware
-from nemo_gym._capture.records import (
+from nemo_gym._isolation.lent_workers import close_with_app
+from nemo_gym._training.capture.call_records import (
     PAYLOAD_FIELDS,
     ModelCallRecord,
     aggregate_model_call_records,
     build_model_call_record,
     extract_token_stats,
 )
-from nemo_gym._capture.store import CaptureStore, require_absolute
-from nemo_gym._execution.workers import close_with_app
+from nemo_gym._training.capture.capture_middleware import CaptureMiddleware as _CaptureMiddleware
+from nemo_gym._training.capture.capture_store import CaptureStore, require_absolute
 from nemo_gym._util.row_keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body

@@ -14,11 +14,11 @@ from typing import Any
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from nemo_gym._config.secrets import find_secrets
-from nemo_gym._process.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
+from nemo_gym._config.secret_lookup import find_secrets
+from nemo_gym._servers.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
+from nemo_gym._transport.call_errors import InvalidServerReply, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.deadline import await_within, find_earliest_end
-from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
-from nemo_gym._transport.http import Response
+from nemo_gym._transport.http_calls import Response
 from nemo_gym._transport.retries import (
     BROKEN_ENDPOINT_ATTEMPTS,
     BROKEN_ENDPOINT_STATUS,

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nemo_gym._process.environment import run_token_header
-from nemo_gym._rollouts.staleness import StalenessGate, StalenessTimeout
-from nemo_gym._serving.policy_version import VERSION_PATH, PolicyVersionRefused
+from nemo_gym._servers.policy_versions.announcing import VERSION_PATH, PolicyVersionRefused
+from nemo_gym._servers.policy_versions.staleness import StalenessGate, StalenessTimeout
+from nemo_gym._servers.process_environment import run_token_header
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError

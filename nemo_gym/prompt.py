@@ -109,7 +109,7 @@ def materialize_prompts(
 
     Raise ValueError, and write nothing, if a row already has an input or lacks a field of the prompt.
     """
-    from nemo_gym._data.rows import render_rows
+    from nemo_gym._data.dataset_rows import render_rows
 
     path = None if isinstance(prompt_config, PromptConfig) else prompt_config
     prompt = prompt_config if isinstance(prompt_config, PromptConfig) else load_prompt_config(prompt_config)

@@ -2,8 +2,8 @@
 """Metrics over rollouts: pass@k and similar metrics for `compute_metrics`, the summary behind `/aggregate_metrics`, and
 reward profiles of whole runs.
 
-The arithmetic is in `nemo_gym._metrics`. NaN and infinite values never count: they are left out of the metric, and a
-warning in the log names the field.
+The arithmetic is in `nemo_gym._results.metrics`. NaN and infinite values never count: they are left out of the metric,
+and a warning in the log names the field.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import Field
 
-from nemo_gym._metrics import aggregate as _aggregate
-from nemo_gym._metrics import profile as _profile
-from nemo_gym._metrics.describe import mean
-from nemo_gym._metrics.pass_at_k import (
+from nemo_gym._results.metrics import grouped_metrics as _aggregate
+from nemo_gym._results.metrics import task_profile as _profile
+from nemo_gym._results.metrics.describe import mean
+from nemo_gym._results.metrics.pass_at_k import (
     AVERAGE,
     AVG_SAMPLE_STD_DEV,
     N_SCORED,
@@ -31,8 +31,8 @@ from nemo_gym._metrics.pass_at_k import (
     select_means,
     select_score,
 )
-from nemo_gym._util.files import write_atomically
-from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym._util.atomic_files import write_atomically
+from nemo_gym._util.jsonl_files import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import AggregateMetrics, BaseNeMoGymCLIConfig
 from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_for

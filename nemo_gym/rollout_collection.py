@@ -32,28 +32,28 @@ from pydantic import (
     model_validator,
 )
 
-from nemo_gym._app.rollout_calls import (
+from nemo_gym._rollouts.collect import Run, RunIdentity, plan_or_resume
+from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeats
+from nemo_gym._rollouts.input_lines import read_input
+from nemo_gym._rollouts.journal import build_failed_row
+from nemo_gym._rollouts.outcomes import Failed, Row, Scored, key_of, pick_carried_fields
+from nemo_gym._rollouts.play import Player, Witness
+from nemo_gym._rollouts.resume import find_remaining
+from nemo_gym._rollouts.rollout_calls import (
     collect_from_agents,
     find_observer,
     metrics_from_servers,
     open_handover,
     post_with,
 )
-from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeats
-from nemo_gym._rollouts.inputs import read_input
-from nemo_gym._rollouts.journal import build_failed_row
-from nemo_gym._rollouts.manifest import Shard
-from nemo_gym._rollouts.paths import RunPaths, lock_run
-from nemo_gym._rollouts.play import Player, Witness
-from nemo_gym._rollouts.resume import find_remaining
-from nemo_gym._rollouts.run import Run, RunIdentity, plan_or_resume
-from nemo_gym._rollouts.staleness import StalenessGate
-from nemo_gym._rollouts.types import Failed, Row, Scored, key_of, pick_carried_fields
-from nemo_gym._transport.errors import ServerResponseError
+from nemo_gym._rollouts.run_manifest import Shard
+from nemo_gym._rollouts.run_paths import RunPaths, lock_run
+from nemo_gym._servers.policy_versions.staleness import StalenessGate
+from nemo_gym._transport.call_errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
-from nemo_gym._util.aio import AsFinished
-from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym._util.jsonl_files import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
+from nemo_gym._util.off_the_loop import AsFinished
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, REWARD_KEY_NAME
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
@@ -236,8 +236,8 @@ class _MetricsWriter(BaseModel):
         """
         if not results:
             return None
-        from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
-        from nemo_gym._results.rows import read_agent_name, strip_row
+        from nemo_gym._results.aggregate_files import Requested, aggregate_with, write_aggregates
+        from nemo_gym._results.result_rows import read_agent_name, strip_row
 
         planned_rows = [dict(row) for row in rows]
         agents = Counter(map(read_agent_name, planned_rows))
@@ -402,7 +402,7 @@ class RolloutAggregationHelper(_MetricsWriter):
         Agents compute their own metrics, so their servers must be running; `gym eval aggregate` does not need them.
         """
         from nemo_gym._results.merge import merge_shards, warn_of_shards
-        from nemo_gym._results.rows import expand_globs
+        from nemo_gym._results.result_rows import expand_globs
 
         shards, output = expand_globs(config.input_glob), RunPaths.of(config.output_jsonl_fpath).output
         for warning in warn_of_shards(shards):
@@ -436,7 +436,7 @@ def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[C
 
 def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Put `ng_trajectory` into the result of `row` if anything was observed; return the result."""
-    from nemo_gym._app.rollout_trajectory import attach_trajectory
+    from nemo_gym._rollouts.rollout_trajectory import attach_trajectory
 
     return attach_trajectory(row, result)
 

@@ -2,8 +2,8 @@
 """What an agent can report about a rollout besides its final answer, and the trajectory in a result row.
 
 Every model forbids unknown fields. `nemo_gym.model_call_capture` captures model calls; observations refer to them by
-`ModelCallRef`, and `join_model_call_observations` resolves these references. `nemo_gym._app.rollout_trajectory` builds
-the trajectory of a row.
+`ModelCallRef`, and `join_model_call_observations` resolves these references. `nemo_gym._rollouts.rollout_trajectory`
+builds the trajectory of a row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from nemo_gym.config_types import ModelServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseInputItem
 
 if TYPE_CHECKING:
-    from nemo_gym._capture.records import ModelCallRecord
+    from nemo_gym._training.capture.call_records import ModelCallRecord
 
 UNMATCHED = "model_call_reference_unmatched"
 AMBIGUOUS = "model_call_reference_ambiguous"

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hide the secrets of a config before it is shown or stored.
 
-`nemo_gym._config.secrets` decides what counts as a secret.
+`nemo_gym._config.secret_lookup` decides what counts as a secret.
 """
 
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from nemo_gym._config.secrets import hide_secrets
+from nemo_gym._config.secret_lookup import hide_secrets
 
 
 def recursively_hide_secrets(config: DictConfig | ListConfig | dict[Any, Any]) -> None:

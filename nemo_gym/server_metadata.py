@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._catalog.configs import iter_server_blocks
+from nemo_gym._authoring.config_catalog import iter_server_blocks
 
 
 @dataclass

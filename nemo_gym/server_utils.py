@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How servers run and call each other: the client side, and the base classes of every server.
 
-Calls have a deadline and a bounded number of attempts. `nemo_gym.cli` and `nemo_gym._serving` start, watch and stop
+Calls have a deadline and a bounded number of attempts. `nemo_gym.cli` and `nemo_gym._servers` start, watch and stop
 sets of servers.
 """
 
@@ -21,10 +21,29 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 
-from nemo_gym._inprocess import call, registry
-from nemo_gym._inprocess import response as replies
-from nemo_gym._inprocess.response import lazy_cookies as lazy_cookies
-from nemo_gym._process.environment import (
+from nemo_gym._servers import head_app as head
+from nemo_gym._servers.direct_calls import call
+from nemo_gym._servers.direct_calls import response as replies
+from nemo_gym._servers.direct_calls import running_apps as registry
+from nemo_gym._servers.direct_calls.response import lazy_cookies as lazy_cookies
+from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
+from nemo_gym._servers.http.admission import AccessRules
+from nemo_gym._servers.http.app_with_plain_routes import GymApp
+from nemo_gym._servers.http.guard import BodyLimit, ErrorsAsJson, make_validation_handler
+from nemo_gym._servers.http.session_cookie import SessionCookieMiddleware, session_cookie
+from nemo_gym._servers.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
+from nemo_gym._servers.http_session import close_global_aiohttp_client as close_global_aiohttp_client
+from nemo_gym._servers.http_session import (
+    find_model_client,
+    get_global_aiohttp_client,
+    is_global_aiohttp_client_request_debug_enabled,
+)
+from nemo_gym._servers.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
+from nemo_gym._servers.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
+from nemo_gym._servers.http_session import set_global_aiohttp_client as set_global_aiohttp_client
+from nemo_gym._servers.policy_versions.announcing import RunVersion
+from nemo_gym._servers.policy_versions.of_this_server import tell_servers
+from nemo_gym._servers.process_environment import (
     INSTANCE_NAME_ENV,
     derive_run_secret,
     is_supervised,
@@ -34,40 +53,25 @@ from nemo_gym._process.environment import (
     starting,
     this_worker,
 )
-from nemo_gym._process.environment import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
-from nemo_gym._process.environment import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
-from nemo_gym._process.environment import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
-from nemo_gym._process.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
-from nemo_gym._process.http_session import close_global_aiohttp_client as close_global_aiohttp_client
-from nemo_gym._process.http_session import (
-    find_model_client,
-    get_global_aiohttp_client,
-    is_global_aiohttp_client_request_debug_enabled,
-)
-from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
-from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
-from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
-from nemo_gym._process.policy_version import tell_servers
-from nemo_gym._process.ray_cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
-from nemo_gym._process.replica_calls import call_replica, find_base_url, guard_replica_sessions
-from nemo_gym._process.server_addresses import find_server_address
-from nemo_gym._process.serving import fetch_head_config, serve_in_thread, serve_instance
-from nemo_gym._serving import head, run_files, workers
-from nemo_gym._serving.admission import AccessRules
-from nemo_gym._serving.affinity import ReadSession, SessionAffinity
-from nemo_gym._serving.app import GymApp
-from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
-from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
-from nemo_gym._serving.logs import prefix_output
-from nemo_gym._serving.policy_version import RunVersion
-from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
-from nemo_gym._transport import http, retries
+from nemo_gym._servers.process_environment import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
+from nemo_gym._servers.process_environment import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
+from nemo_gym._servers.process_environment import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
+from nemo_gym._servers.processes import private_run_files as run_files
+from nemo_gym._servers.processes import server_workers as workers
+from nemo_gym._servers.processes.affinity import ReadSession, SessionAffinity
+from nemo_gym._servers.processes.server_logs import prefix_output
+from nemo_gym._servers.ray.cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
+from nemo_gym._servers.ray.replica_calls import call_replica, find_base_url, guard_replica_sessions
+from nemo_gym._servers.server_addresses import find_server_address
+from nemo_gym._servers.this_process import fetch_head_config, serve_in_thread, serve_instance
+from nemo_gym._transport import http_calls as http
+from nemo_gym._transport import retries
 from nemo_gym._transport.callers import mark_own_call
 from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decode_failure
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
-from nemo_gym._util.open_files import allow_open_files
+from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym._util.quick_state import QuickState
 from nemo_gym._util.rollout_paths import apply_rollout_prefix as apply_rollout_prefix
 from nemo_gym._util.rollout_paths import rollout_path_prefix as rollout_path_prefix

@@ -11,7 +11,7 @@ rollout = await sessions.fetch_rollout("rollout-17")
 from collections.abc import Mapping
 from typing import Any
 
-from nemo_gym._process.environment import run_token_header
+from nemo_gym._servers.process_environment import run_token_header
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.sessions import SessionRefused
 from nemo_gym.server_utils import ServerClient, get_response_json

@@ -22,11 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
-from nemo_gym._capture.records import DIALECT_OF_PATH
-from nemo_gym._process.policy_version import require_run_token
-from nemo_gym._serving.guard import json_reply
-from nemo_gym._util.aio import in_thread
+from nemo_gym._servers.http.guard import json_reply
+from nemo_gym._servers.policy_versions.of_this_server import require_run_token
+from nemo_gym._training.capture.call_records import DIALECT_OF_PATH
 from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.rollout_paths import check_rollout_id
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from nemo_gym import grading
-from nemo_gym._mcp.protocol import MCPCatchall, MCPTool
+from nemo_gym._servers.mcp.protocol import MCPCatchall, MCPTool
 from nemo_gym.base_resources_server import (
     BaseRunRequest,
     BaseVerifyRequest,

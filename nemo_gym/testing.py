@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from pydantic import PrivateAttr
 
-from nemo_gym._inprocess import registry
+from nemo_gym._servers.direct_calls import running_apps as registry
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel

@@ -12,7 +12,7 @@ Trainer-specific formats are views of it: `gym export`.
 import os
 from collections.abc import Iterator
 
-from nemo_gym._results.rows import read_results
+from nemo_gym._results.result_rows import read_results
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn
 from nemo_gym._training.record import SCHEMA, TrainableRollout, TrainableRolloutError
 

@@ -16,9 +16,9 @@ from omegaconf import OmegaConf
 
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import encode_metrics, measure
-from nemo_gym._serving.entrypoint import load_server_class
-from nemo_gym._util.files import write_atomically
-from nemo_gym._util.jsonl import dumps_line, read_rows
+from nemo_gym._servers.processes.entrypoint import load_server_class
+from nemo_gym._util.atomic_files import write_atomically
+from nemo_gym._util.jsonl_files import dumps_line, read_rows
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.server_utils import SimpleServer, get_response_json, raise_for_status
 from nemo_gym.testing import message, reply, running, scripted_model, tool_call

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._util.files import write_atomically
-from nemo_gym._util.jsonl import dumps_line, read_rows
+from nemo_gym._util.atomic_files import write_atomically
+from nemo_gym._util.jsonl_files import dumps_line, read_rows
 
 ROOT = Path(__file__).parents[1]
 MAX_OUTPUT_TOKENS = 160

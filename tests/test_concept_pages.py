@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._metrics.intervals import compute_interval
-from nemo_gym._metrics.pass_at_k import compute_pass_majority
+from nemo_gym._results.metrics.intervals import compute_interval
+from nemo_gym._results.metrics.pass_at_k import compute_pass_majority
 from nemo_gym._transport import retries
 from nemo_gym._transport.failures import FailureKind
 

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from nemo_gym.cpu_pool import CpuPool, PoolClosed, PoolFull, WorkerDied, usable_cpus
-from tests.execution.jobs import crash, double, fail, fail_awkwardly, hang, meet, modules, nap_in, unsendable, where
+from tests.isolation.jobs import crash, double, fail, fail_awkwardly, hang, meet, modules, nap_in, unsendable, where
 
 
 async def test_a_call_gives_its_result_from_another_process():

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._util.server_imports import SERVER_TYPES
+from nemo_gym._util.search_root_finder import SERVER_TYPES
 from nemo_gym.cli.flags import to_overrides
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
@@ -29,7 +29,7 @@ from scripts.reference.commands import list_commands
 from scripts.reference.server_configs import find_config_class, read_keys
 from tests.test_docs import BLOCK, DOCS
 
-OUR_PACKAGES = ("nemo_gym", "perf", *SERVER_TYPES)
+OUR_PACKAGES = ("nemo_gym", *SERVER_TYPES)
 PAGES = [PARENT_DIR / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an import drags in. How long it takes is measured in `perf`, where no test depends on it."""
+"""What an import drags in. How long it takes is measured in `nemo_gym._bench`, where no test depends on it."""
 
 import json
 import subprocess

@@ -16,8 +16,8 @@ from aiohttp.test_utils import TestServer
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym import openai_utils
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._transport.errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._transport.call_errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym.errors import ServerCallError
 from nemo_gym.openai_utils import (

@@ -10,9 +10,9 @@ import pytest
 from fastapi import HTTPException, Request
 from pydantic import PrivateAttr, ValidationError
 
+from nemo_gym._rollouts.outcomes import Scored
 from nemo_gym._rollouts.play import Player
-from nemo_gym._rollouts.types import Scored
-from nemo_gym._serving.run_files import TOKEN_HEADER
+from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.config_types import BaseServerConfig

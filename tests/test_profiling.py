@@ -11,13 +11,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from nemo_gym._app.launch import plan_launch, release_ports, serve_config
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._servers.launching.launch import plan_launch, release_ports, serve_config
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym.errors import GymError
 from nemo_gym.profiling import Profiler
 from nemo_gym.rollout_collection import RolloutCollectionHelper
-from tests.app.test_launch import AGENT, DATA
-from tests.app.test_launch import config as config  # a fixture
+from tests.servers.launching.test_launch import AGENT, DATA
+from tests.servers.launching.test_launch import config as config  # a fixture
 
 pytest.importorskip("yappi")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of nemo_gym.reward_profile: names, shapes and files. The arithmetic is tested in tests/metrics."""
+"""The contract of nemo_gym.reward_profile: names, shapes, files. The arithmetic is tested in tests/results/metrics."""
 
 import json
 import subprocess

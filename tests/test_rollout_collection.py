@@ -12,9 +12,9 @@ import pytest
 from fastapi import Request
 
 from nemo_gym import rollout_collection
-from nemo_gym._app.rollout_calls import metrics_from_servers
+from nemo_gym._rollouts.outcomes import key_of
 from nemo_gym._rollouts.resume import ResumeError
-from nemo_gym._rollouts.types import key_of
+from nemo_gym._rollouts.rollout_calls import metrics_from_servers
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.errors import ConfigError, GymError

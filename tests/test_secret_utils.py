@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from nemo_gym._config.secrets import dump_masked, find_secrets, is_secret_key
+from nemo_gym._config.secret_lookup import dump_masked, find_secrets, is_secret_key
 from nemo_gym._util import secret_names
 from nemo_gym.secret_utils import recursively_hide_secrets
 

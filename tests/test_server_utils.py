@@ -13,14 +13,14 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel
 
 from nemo_gym import global_config, server_utils
-from nemo_gym._inprocess import registry
-from nemo_gym._inprocess.response import InProcessResponse
-from nemo_gym._process.environment import run_token_path
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._serving.run_files import TOKEN_HEADER
-from nemo_gym._transport import http
-from nemo_gym._transport.errors import ServerUnreachable
+from nemo_gym._servers.direct_calls import running_apps as registry
+from nemo_gym._servers.direct_calls.response import InProcessResponse
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._servers.process_environment import run_token_path
+from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER
+from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
+from nemo_gym._transport import http_calls as http
+from nemo_gym._transport.call_errors import ServerUnreachable
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import NoHeadServerError, PortInUseError, UnknownServerError

@@ -11,7 +11,7 @@ import pytest
 from fastapi import HTTPException
 from pydantic import PrivateAttr, ValidationError
 
-from nemo_gym._serving.run_files import TOKEN_HEADER
+from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletionCreateParamsNonStreaming,

@@ -10,7 +10,7 @@ import yaml
 from playwright.sync_api import sync_playwright
 
 from nemo_gym import PARENT_DIR
-from tests.view.conftest import BROWSER_FLAGS, CHROMIUM
+from tests.viewer.browser.conftest import BROWSER_FLAGS, CHROMIUM
 
 PAGE = f"""
 # Code

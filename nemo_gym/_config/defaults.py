@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._config.paths import KeyPath
+from nemo_gym._config.config_paths import KeyPath
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.reserved_keys import (
     DEFAULT_HEAD_SERVER_PORT,

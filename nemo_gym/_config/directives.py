@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from nemo_gym._config.paths import (
+from nemo_gym._config.config_paths import (
     KeyPath,
     find_similar_paths,
     get_child,

@@ -17,7 +17,7 @@ from omegaconf.errors import (
     UnsupportedInterpolationType,
 )
 
-from nemo_gym._config.paths import KeyPath, find_similar_paths, join_path, split_path
+from nemo_gym._config.config_paths import KeyPath, find_similar_paths, join_path, split_path
 from nemo_gym._config.problems import Problems, read_reason
 from nemo_gym._config.provenance import NOWHERE, Provenance
 from nemo_gym._util.nearest import offer

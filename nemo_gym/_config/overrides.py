@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nemo_gym._config.paths import remove_path
+from nemo_gym._config.config_paths import remove_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._util.secret_names import mask_argument
 from nemo_gym.errors import ConfigError

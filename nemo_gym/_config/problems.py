@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym._config.paths import KeyPath, get_child
-from nemo_gym._config.secrets import hide_secrets, is_secret_key
+from nemo_gym._config.config_paths import KeyPath, get_child
+from nemo_gym._config.secret_lookup import hide_secrets, is_secret_key
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest_spelling
 from nemo_gym._util.secret_names import is_headers_key

@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from nemo_gym._config.files import ConfigFile
-from nemo_gym._config.paths import KeyPath, get_value, has_path, list_keys, split_path
+from nemo_gym._config.config_files import ConfigFile
+from nemo_gym._config.config_paths import KeyPath, get_value, has_path, list_keys, split_path
 
 DEFAULT = "default"
 

@@ -14,13 +14,13 @@ from typing import Any, Literal, Optional, Union
 
 import pydantic
 
-from nemo_gym._config.files import find_first
-from nemo_gym._config.paths import KeyPath, join_path
+from nemo_gym._config.config_files import find_first
+from nemo_gym._config.config_paths import KeyPath, join_path
 from nemo_gym._config.problems import Problems, explain
 from nemo_gym._config.provenance import Provenance
-from nemo_gym._config.servers import Detected, get_implementation
+from nemo_gym._config.server_blocks import Detected, get_implementation
 from nemo_gym._util.nearest import suggest
-from nemo_gym._util.server_imports import find_server_folder
+from nemo_gym._util.search_root_finder import find_server_folder
 from nemo_gym.errors import ConfigError
 
 STAND_IN = "dummy_model"

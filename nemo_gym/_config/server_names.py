@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from nemo_gym._config.config_files import find_first, load_file
+from nemo_gym._config.config_paths import get_value, has_path, join_path, walk_mappings
 from nemo_gym._config.directives import merge_values
-from nemo_gym._config.files import find_first, load_file
-from nemo_gym._config.paths import get_value, has_path, join_path, walk_mappings
 from nemo_gym._config.provenance import Layer, make_layer
 from nemo_gym._config.reserved_keys import POLICY_MODEL_KEY_NAME
 from nemo_gym._config.server_types import SERVER_TYPES, list_server_types

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from nemo_gym._config.config_parser import COMMAND_LINE, INITIAL, Resolved
+from nemo_gym._config.config_paths import KeyPath, has_path, join_path, walk_mappings
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._config.parse import COMMAND_LINE, INITIAL, Resolved
-from nemo_gym._config.paths import KeyPath, has_path, join_path, walk_mappings
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
 from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME, SETTINGS
+from nemo_gym._config.server_blocks import Detected, get_implementation
 from nemo_gym._config.server_code import ServerCode
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
@@ -26,7 +27,6 @@ from nemo_gym._config.server_types import (
     ServerInstance,
     list_server_types,
 )
-from nemo_gym._config.servers import Detected, get_implementation
 from nemo_gym._util.nearest import nearest, nearest_spelling, offer
 from nemo_gym.errors import CommandLineError, ConfigError
 

@@ -31,11 +31,11 @@ from nemo_gym._data.dataset_metrics import (
     find_differences,
     read_metrics_file,
 )
+from nemo_gym._data.dataset_rows import BadRow, Offending, Row, RowChecker, fill_prompt, parse_row, raise_if_offending
 from nemo_gym._data.lines import DataFileError, read_raw_rows
-from nemo_gym._data.rows import BadRow, Offending, Row, RowChecker, fill_prompt, parse_row, raise_if_offending
 from nemo_gym._data.sources import Source, Targets, plan_targets
 from nemo_gym._data.text_lengths import CountTokens
-from nemo_gym._util.files import atomic_writer, write_atomically
+from nemo_gym._util.atomic_files import atomic_writer, write_atomically
 from nemo_gym._util.garbage import collect_once_in
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._data.text_lengths import BATCH_CHARACTERS, LONGEST_TEXT, CountTokens, TextLengths, make_text_batches
-from nemo_gym._metrics.describe import Number, to_finite
+from nemo_gym._results.metrics.describe import Number, to_finite
 
 _MOST_SETTINGS = 1024
 _LONGEST_SETTINGS_BYTES = 1 << 16

@@ -29,7 +29,7 @@ from nemo_gym._data.create_params import (
     read_plain_messages,
 )
 from nemo_gym._data.text_lengths import CountTokens
-from nemo_gym._metrics.describe import describe, to_finite
+from nemo_gym._results.metrics.describe import describe, to_finite
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym.errors import GymError
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from omegaconf import OmegaConf
 
-from nemo_gym._config.files import load_file
+from nemo_gym._config.config_files import load_file
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:

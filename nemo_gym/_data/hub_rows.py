@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, cast
 import orjson
 
 from nemo_gym._data.lines import DataFileError, read_raw_rows
-from nemo_gym._util.files import atomic_writer
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.atomic_files import atomic_writer
+from nemo_gym._util.jsonl_files import loads_line
 
 _PARQUET_BATCH_ROWS = 1000
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from nemo_gym._data.dataset_rows import BadRow, Offending, OffendingRows, parse_row
 from nemo_gym._data.hub import DATASET, Hub, HubError, explain_errors, require_client, status_of
 from nemo_gym._data.hub_download import compute_checksum, locate, receive
 from nemo_gym._data.lines import read_raw_rows
-from nemo_gym._data.rows import BadRow, Offending, OffendingRows, parse_row
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 
 if TYPE_CHECKING:

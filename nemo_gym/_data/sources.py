@@ -14,11 +14,11 @@ from typing import Literal
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym._data import gitlab
+from nemo_gym._data.dataset_rows import Row
 from nemo_gym._data.gitlab_api import RegistrySettings
 from nemo_gym._data.hub import Hub
 from nemo_gym._data.hub_download import fetch_dataset
 from nemo_gym._data.lines import strip_suffixes
-from nemo_gym._data.rows import Row
 from nemo_gym.errors import GymError
 
 Registry = Literal["huggingface", "gitlab"]

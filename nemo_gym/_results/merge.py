@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.rows import AgentRollouts, open_results, read_results, read_rollouts, require_distinct
-from nemo_gym._rollouts.manifest import Shard, describe_missing, read_manifest
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Key
-from nemo_gym._util.files import atomic_writer
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
+from nemo_gym._results.result_rows import AgentRollouts, open_results, read_results, read_rollouts, require_distinct
+from nemo_gym._rollouts.outcomes import Key
+from nemo_gym._rollouts.run_manifest import Shard, describe_missing, read_manifest
+from nemo_gym._rollouts.run_paths import RunPaths
+from nemo_gym._util.atomic_files import atomic_writer
 
 _ROLLOUT_BITS, _SHARD_BITS, _OFFSET_BITS, _SIZE_BITS = 32, 20, 44, 40
 _PLACE_BITS = _SHARD_BITS + _OFFSET_BITS + _SIZE_BITS

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.rows import (
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
+from nemo_gym._results.result_rows import (
     Place,
     ResultLine,
     open_results,
@@ -21,9 +21,9 @@ from nemo_gym._results.rows import (
     require_distinct,
 )
 from nemo_gym._rollouts.compact import KeySet
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Key, Row
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._rollouts.outcomes import Key, Row
+from nemo_gym._rollouts.run_paths import RunPaths
+from nemo_gym._util.jsonl_files import loads_line
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_FACTS, RESPONSE_KEY_NAME
 from nemo_gym.failure_kinds import JUDGE_FAILED
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from nemo_gym._rollouts.types import Key
+from nemo_gym._rollouts.outcomes import Key
 
 NumberT = TypeVar("NumberT", int, float)
 _WORD = 6

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
-from nemo_gym._rollouts.types import Failed, Outcome
+from nemo_gym._rollouts.outcomes import Failed, Outcome
 from nemo_gym._transport.failures import Failure
 
 _CAUSE_SHOWN = 400

@@ -14,8 +14,8 @@ from typing import Any
 
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.limiter import Limiter
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Row
 from nemo_gym._rollouts.play import name_boundary
-from nemo_gym._rollouts.types import Failed, Outcome, Row
 from nemo_gym._transport.failures import Failure, build_failure
 
 Play = Callable[[Row], Coroutine[Any, Any, Outcome]]

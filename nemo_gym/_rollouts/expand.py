@@ -18,12 +18,12 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym._config.problems import explain
-from nemo_gym._data.rows import BadRow, Offending
+from nemo_gym._data.dataset_rows import BadRow, Offending
 from nemo_gym._rollouts.compact import KeySet, NumbersByDigest, TaskCounts, digest_of
-from nemo_gym._rollouts.manifest import Shard
-from nemo_gym._rollouts.paths import RunPaths, write_error
-from nemo_gym._rollouts.types import Row
-from nemo_gym._util.jsonl import dumps_line
+from nemo_gym._rollouts.outcomes import Row
+from nemo_gym._rollouts.run_manifest import Shard
+from nemo_gym._rollouts.run_paths import RunPaths, write_error
+from nemo_gym._util.jsonl_files import dumps_line
 from nemo_gym._util.nearest import did_you_mean, nearest_spelling
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,

@@ -8,7 +8,7 @@ length says so itself, whoever made it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_POLICY_VERSIONS_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
 

@@ -17,11 +17,11 @@ from typing import Any, Self
 
 import orjson
 
-from nemo_gym._rollouts.manifest import Counts, Manifest, Status, now, write_manifest
-from nemo_gym._rollouts.paths import RunFileError, RunPaths, torn_path, write_error
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored, pick_carried_fields
+from nemo_gym._rollouts.run_manifest import Counts, Manifest, Status, now, write_manifest
+from nemo_gym._rollouts.run_paths import RunFileError, RunPaths, torn_path, write_error
 from nemo_gym._transport.failures import NOT_THERE, REFUSED
-from nemo_gym._util.jsonl import dumps_line
+from nemo_gym._util.jsonl_files import dumps_line
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.row_keys import ATTEMPT_INDEX_KEY_NAME, FAILURE_KEY, NG_FAILURE_CLASS_KEY, NG_TERMINAL_KEY
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from nemo_gym._rollouts.types import Outcome, Scored
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Scored
+from nemo_gym._servers.policy_versions.staleness import StalenessGate
 from nemo_gym._transport.failures import Failure
 
 _OVERLOAD = re.compile(r"\banswered (?:429|503|504|529)\b|rate.?limit|too many requests|\boverloaded\b", re.IGNORECASE)
@@ -204,3 +205,61 @@ class AdaptiveLimit:
         if exact < self._exact:
             self._lowered_at = self._clock()
         self._exact, self.limit = exact, int(exact)
+
+
+class StalenessLimit:
+    """A limit for runs: as many at once as another limit allows, and no more in total than a gate admits."""
+
+    def __init__(
+        self,
+        inner: Limiter,
+        gate: StalenessGate,
+        *,
+        timeout_s: float,
+        give_up: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`give_up` is called with the reason if nothing ran and nothing could begin for `timeout_s`."""
+        self._inner, self._gate, self._timeout_s, self._give_up = inner, gate, timeout_s, give_up
+        self._clock = clock
+        self._held_since: float | None = None
+
+    @property
+    def limit(self) -> int:
+        return self._inner.limit
+
+    @property
+    def in_flight(self) -> int:
+        return self._inner.in_flight
+
+    @property
+    def most_in_flight(self) -> int:
+        return self._inner.most_in_flight
+
+    def acquire(self) -> bool:
+        if not self._gate.try_admit():
+            self._note_held()
+            return False
+        self._held_since = None
+        if self._inner.acquire():
+            return True
+        self._gate.give_back()
+        return False
+
+    def release(self, outcome: Outcome, latency_s: float) -> None:
+        self._inner.release(outcome, latency_s)
+        if isinstance(outcome, Failed):
+            self._gate.give_back()
+
+    def note_retry(self, failure: Failure) -> None:
+        self._inner.note_retry(failure)
+
+    def _note_held(self) -> None:
+        if self._inner.in_flight:
+            self._held_since = None
+            return
+        now = self._clock()
+        if self._held_since is None:
+            self._held_since = now
+        elif now - self._held_since >= self._timeout_s:
+            self._give_up(self._gate.explain_wait(now - self._held_since))

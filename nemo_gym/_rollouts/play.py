@@ -19,10 +19,10 @@ import aiohttp
 import orjson
 
 from nemo_gym._rollouts.incidents import copy_incidents
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._rollouts.own_cancellation import await_without_own_cancellation
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
+from nemo_gym._transport.call_errors import ServerResponseError, quote_body
 from nemo_gym._transport.deadline import Deadline
-from nemo_gym._transport.errors import ServerResponseError, quote_body
 from nemo_gym._transport.failures import (
     HEADER,
     Failure,

@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from nemo_gym._rollouts.compact import KeyCounts, KeySet
 from nemo_gym._rollouts.journal import repair, uses_up_attempt
-from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Key, Row, key_of
-from nemo_gym._util.jsonl import JsonlError, Line, loads_line, read_lines
+from nemo_gym._rollouts.outcomes import Key, Row, key_of
+from nemo_gym._rollouts.run_manifest import Counts
+from nemo_gym._rollouts.run_paths import RunPaths
+from nemo_gym._util.jsonl_files import JsonlError, Line, loads_line, read_lines
 from nemo_gym._util.row_keys import (
     ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,

@@ -2,7 +2,7 @@
 """Rollouts as trainers need them: exact tokens in, one record out, and views of that record for every trainer.
 
 alignment    joins the turns of a rollout into token sequences, without tokenizing anything again
-versions     the policy versions on answers and rows
+capture      records model calls while a rollout runs
 handover     prepares the tokens of a result row for a trainer that walks through its response, losing nothing
 sessions     the sessions of a gateway; a single one is in `session_record`
 chat_tokens  turns conversations into token ids with a chat template, never retokenizing what a model wrote

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Turn, find_turn
+from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym._wire.converters.to_chat import convert_part, join_text

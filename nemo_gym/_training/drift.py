@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from nemo_gym._results.rows import read_results
-from nemo_gym._rollouts.types import Row
+from nemo_gym._results.result_rows import read_results
+from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Decode, Turn, count_common_prefix, join_turns
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.json_shapes import as_mapping, as_text

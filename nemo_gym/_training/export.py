@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.rows import ResultLine, open_results
-from nemo_gym._rollouts.types import Row
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
+from nemo_gym._results.result_rows import ResultLine, open_results
+from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Decode
 from nemo_gym._training.chat_messages import NotExpressible
 from nemo_gym._training.formats import branches, conversations, groups
@@ -23,8 +23,8 @@ from nemo_gym._training.formats.sample import Format, GroupSamples, Record, Samp
 from nemo_gym._training.handover import restore_row
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection, Survey, open_survey
-from nemo_gym._util.files import atomic_writer
-from nemo_gym._util.jsonl import dumps_line
+from nemo_gym._util.atomic_files import atomic_writer
+from nemo_gym._util.jsonl_files import dumps_line
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.row_keys import TOKEN_DRIFT_KEY
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Turn, classify, count_common_prefix, join_turns
+from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS

@@ -9,10 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._capture.records import list_answer_items
+from nemo_gym._servers.policy_versions.marks import (
+    POLICY_VERSION_END_FIELD,
+    POLICY_VERSION_FIELD,
+    read_described_versions,
+)
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
+from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, restore_items
-from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from nemo_gym._metrics.rollouts import PASS_REWARD, ResultsError
-from nemo_gym._results.rows import ResultLine, read_results, require_distinct
+from nemo_gym._results.metrics.rollout_metrics import PASS_REWARD, ResultsError
+from nemo_gym._results.result_rows import ResultLine, read_results, require_distinct
 from nemo_gym._rollouts.compact import KeySet
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.outcomes import Row
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._training.record import TrainableRollout
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.jsonl_files import loads_line
 
 GroupKey = tuple[str | None, int]
 KeepGroups = Literal["all", "mixed"]

@@ -12,10 +12,10 @@ from uuid import uuid4
 import orjson
 from pydantic import BaseModel
 
-from nemo_gym._capture.records import Dialect, build_model_call_record, list_answer_items
+from nemo_gym._servers.policy_versions.marks import pick_marks
 from nemo_gym._training.alignment import Turn, join_turns
+from nemo_gym._training.capture.call_records import Dialect, build_model_call_record, list_answer_items
 from nemo_gym._training.record import TrainableRollout, collect_turns
-from nemo_gym._training.versions import pick_marks
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
-from nemo_gym._capture.records import Dialect
+from nemo_gym._training.capture.call_records import Dialect
 from nemo_gym._training.session_record import GatewaySession, SessionCall, SessionLabels
 from nemo_gym.errors import GymError
 

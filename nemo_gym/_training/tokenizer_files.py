@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
 from nemo_gym._training.alignment import Decode
 
 _FILE = "tokenizer.json"

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from nemo_gym._transport.errors import ServerDeadlineExceeded
+from nemo_gym._transport.call_errors import ServerDeadlineExceeded
 
 ResultT = TypeVar("ResultT")
 

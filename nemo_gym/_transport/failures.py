@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from nemo_gym._transport.errors import InvalidServerReply, ReplyTooLarge, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.call_errors import InvalidServerReply, ReplyTooLarge, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import NOT_NOW_STATUSES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
-from nemo_gym._wire.schema.errors import InvalidModelReply
+from nemo_gym._wire.schema.format_errors import InvalidModelReply
 from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerBlocked, ServerCallError
 
 FailureKind = Literal[

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import aiohappyeyeballs
 import aiohttp
 
-from nemo_gym._transport.errors import ReplyTooLarge, build_request_info
+from nemo_gym._transport.call_errors import ReplyTooLarge, build_request_info
 from nemo_gym._transport.http1_connection import Connection, NotHttp, TooLarge
 from nemo_gym._transport.whole_response import WholeResponse
 

@@ -11,7 +11,7 @@ import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from nemo_gym._transport.errors import ServerResponseError
+from nemo_gym._transport.call_errors import ServerResponseError
 
 RawHeaders = list[tuple[bytes, bytes]]
 

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from nemo_gym._wire.schema.base import to_plain
 from nemo_gym._wire.schema.tokens import TOKEN_METADATA_FIELDS
+from nemo_gym._wire.schema.wire_model import to_plain
 
 Json = Mapping[str, Any]
 ToolNames = Mapping[str, tuple[str, str]]

@@ -4,8 +4,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nemo_gym._wire.schema.base import to_plain
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.schema.wire_model import to_plain
 
 _BYTES_PER_TOKEN = 4
 _TOKENS_PER_IMAGE = 1600

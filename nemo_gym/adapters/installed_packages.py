@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._util.server_imports import import_file
+from nemo_gym._util.search_root_finder import import_file
 from nemo_gym.errors import GymError
 
 __all__ = ["UnknownEnvironment", "import_file", "list_dependents", "make_importable", "raise_unknown"]

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI
 
-from nemo_gym._execution.workers import close_with_app
-from nemo_gym._util.aio import LoopThread
+from nemo_gym._isolation.lent_workers import close_with_app
+from nemo_gym._util.off_the_loop import LoopThread
 from nemo_gym.errors import RolloutFailure
 
 __all__ = ["LibraryBlocked", "LibraryLoop"]

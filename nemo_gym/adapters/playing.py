@@ -11,7 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
 from nemo_gym._transport.failures import convert_exit
-from nemo_gym._util.aio import interrupt_thread
+from nemo_gym._util.off_the_loop import interrupt_thread
 from nemo_gym.adapters.library_loop import LibraryBlocked
 from nemo_gym.errors import RolloutFailure
 

@@ -8,7 +8,7 @@
 
 An environment follows Gymnasium's interface: `reset` returns the first observation and info, `step` returns
 observation, reward, terminated, truncated and info; both may be coroutines. An observation is a text, messages, or
-None. Each episode runs in its own process, see `nemo_gym._execution.episode_processes`.
+None. Each episode runs in its own process, see `nemo_gym._isolation.episode_processes`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fastapi import FastAPI, HTTPException, Request
 from pydantic import PositiveFloat, PositiveInt, PrivateAttr
 
 from nemo_gym import grading
-from nemo_gym._execution.episode_processes import Episode, EpisodeProcesses
+from nemo_gym._isolation.episode_processes import Episode, EpisodeProcesses
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, SESSION_ID_KEY, TASK_INDEX_KEY_NAME
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponse

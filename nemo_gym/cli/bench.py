@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym bench`: measure this installation on this machine. What is measured, and how, is in the package `perf`."""
+"""`gym bench`: measure this installation on this machine. `nemo_gym._bench` says what is measured, and how."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PositiveInt, field_validator
 
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._util.files import write_atomically
+from nemo_gym._util.atomic_files import write_atomically
 from nemo_gym._util.nearest import suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
@@ -19,8 +19,8 @@ from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 if TYPE_CHECKING:  # loads the measured code, and other commands import this module for its settings
-    from perf.bench_file import Bench
-    from perf.parts import PartResult
+    from nemo_gym._bench.bench_file import Bench
+    from nemo_gym._bench.parts import PartResult
 
 _RESULTS = Path("results") / "bench"
 
@@ -45,8 +45,8 @@ class BenchConfig(BaseNeMoGymCLIConfig):
 def bench(overrides: list[str]) -> int:
     """Measure, print, write files and compare; return 1 if a part failed."""
     config = validate_settings(BenchConfig, parse_overrides(overrides).values)
-    from perf import bench_file, compare, report
-    from perf.parts import BY_DEFAULT, run_parts
+    from nemo_gym._bench import bench_file, compare, report
+    from nemo_gym._bench.parts import BY_DEFAULT, run_parts
 
     if config.parts == ["list"]:
         render.data(_list_parts())
@@ -80,7 +80,7 @@ def bench(overrides: list[str]) -> int:
 
 
 def _list_parts() -> str:
-    from perf.parts import BY_DEFAULT, ON_REQUEST
+    from nemo_gym._bench.parts import BY_DEFAULT, ON_REQUEST
 
     groups = (("parts:", BY_DEFAULT), ("only when named:", ON_REQUEST))
     return "\n".join(
@@ -89,7 +89,7 @@ def _list_parts() -> str:
 
 
 def _require_known(names: Sequence[str]) -> None:
-    from perf.parts import ALL
+    from nemo_gym._bench.parts import ALL
 
     for name in names:
         if name not in ALL:
@@ -100,8 +100,8 @@ def _require_known(names: Sequence[str]) -> None:
 
 
 def _write_files(found: "Bench", config: BenchConfig) -> None:
-    from perf import bench_file
-    from perf.picture import draw_picture
+    from nemo_gym._bench import bench_file
+    from nemo_gym._bench.picture import draw_picture
 
     if not found.rows:
         return
@@ -123,7 +123,7 @@ def _write_files(found: "Bench", config: BenchConfig) -> None:
 
 
 def _show_changes(changes: "Sequence[Any]", differences: Sequence[str], *, in_notes: bool) -> None:
-    from perf.compare import as_table
+    from nemo_gym._bench.compare import as_table
 
     lines = as_table(changes)
     same = sum(change.verdict == "same" for change in changes)
@@ -138,7 +138,7 @@ def _show_changes(changes: "Sequence[Any]", differences: Sequence[str], *, in_no
 @contextmanager
 def _progress(total: int) -> "Iterator[tuple[Callable[[str], None], Callable[[PartResult], None]]]":
     """Show which part is being measured: a progress bar on a terminal, one line per part elsewhere."""
-    from perf.parts import ALL
+    from nemo_gym._bench.parts import ALL
 
     number = 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym bench plan`: forecast a run's speed, its bottleneck and the resources it needs. See `perf.plan`."""
+"""`gym bench plan`: forecast a run's speed, its bottleneck and the resources it needs. See `nemo_gym._bench.plan`."""
 
 import os
 from dataclasses import asdict
@@ -14,8 +14,8 @@ from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 if TYPE_CHECKING:
-    from perf.plan.forecast import Forecast
-    from perf.plan.scenario import Cluster, Constants, Workload
+    from nemo_gym._bench.plan.forecast import Forecast
+    from nemo_gym._bench.plan.scenario import Cluster, Constants, Workload
 
 
 class BenchPlanConfig(BaseNeMoGymCLIConfig):
@@ -47,9 +47,9 @@ def plan(overrides: list[str]) -> int:
     config = validate_settings(BenchPlanConfig, parse_overrides(overrides).values)
     if config.check:
         return _check(config.json_format)
-    from perf.plan.forecast import as_object, enough_nodes, forecast, forecast_by_nodes
-    from perf.plan.measured import read_constants
-    from perf.plan.scenario import Cluster, Endpoint
+    from nemo_gym._bench.plan.forecast import as_object, enough_nodes, forecast, forecast_by_nodes
+    from nemo_gym._bench.plan.measured import read_constants
+    from nemo_gym._bench.plan.scenario import Cluster, Endpoint
 
     constants = read_constants(None if config.constants is None else Path(config.constants))
     workload = _read_workload(config)
@@ -76,11 +76,11 @@ def plan(overrides: list[str]) -> int:
 
 
 def _read_workload(config: BenchPlanConfig) -> "Workload":
-    from perf import bench_file
-    from perf.plan.distributions import PlanError, parse_amount, parse_distribution
-    from perf.plan.measured import DEFAULT_FILE, verify_cpu_of
-    from perf.plan.observed import read_observed_run
-    from perf.plan.scenario import Workload
+    from nemo_gym._bench import bench_file
+    from nemo_gym._bench.plan.distributions import PlanError, parse_amount, parse_distribution
+    from nemo_gym._bench.plan.measured import DEFAULT_FILE, verify_cpu_of
+    from nemo_gym._bench.plan.observed import read_observed_run
+    from nemo_gym._bench.plan.scenario import Workload
 
     given = {
         name: parse_distribution(f"--{name}", text)
@@ -120,7 +120,7 @@ def _read_workload(config: BenchPlanConfig) -> "Workload":
 
 
 def _require_cores(cluster: "Cluster") -> None:
-    from perf.plan.distributions import PlanError
+    from nemo_gym._bench.plan.distributions import PlanError
 
     if cluster.workers > cluster.cores:
         raise PlanError(
@@ -131,7 +131,7 @@ def _require_cores(cluster: "Cluster") -> None:
 
 
 def _show(planned: "Forecast", curve: "list[Forecast]", enough: "Forecast", constants: "Constants") -> None:
-    from perf.report import write_number
+    from nemo_gym._bench.report import write_number
 
     simulated, scenario = planned.simulated, planned.scenario
     lines = [
@@ -170,9 +170,9 @@ def _show(planned: "Forecast", curve: "list[Forecast]", enough: "Forecast", cons
 
 
 def _check(as_json: bool) -> int:
-    from perf.plan.check import BUSY_SHARE, check
-    from perf.plan.check import rows_of as rows_of_checks
-    from perf.report import as_object, as_table
+    from nemo_gym._bench.plan.check import BUSY_SHARE, check
+    from nemo_gym._bench.plan.check import rows_of as rows_of_checks
+    from nemo_gym._bench.report import as_object, as_table
 
     render.note("measuring the constants, then comparing three real runs with their forecasts; takes a minute or two")
     checked = check()

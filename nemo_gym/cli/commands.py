@@ -5,7 +5,7 @@ Parsing (`flags.py`), help (`help_pages.py`) and completion (`completion.py`) ar
 imported when they run, which keeps `gym --help` instant. Flags that several commands take are in `common_flags.py`.
 """
 
-from nemo_gym._catalog.systems import SYSTEMS
+from nemo_gym._authoring.foreign_systems import SYSTEMS
 from nemo_gym.cli.common_flags import (
     ALLOW_UNKNOWN,
     BENCHMARK,

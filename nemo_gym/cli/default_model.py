@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.configs import Configs
-from nemo_gym._config.files import find_first
+from nemo_gym._authoring.config_catalog import Configs
+from nemo_gym._config.config_files import find_first
+from nemo_gym._config.config_parser import examine
 from nemo_gym._config.overrides import override_token
-from nemo_gym._config.parse import examine
 from nemo_gym._config.server_names import OLDER_MODEL
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off

@@ -11,8 +11,8 @@ from typing import Any
 
 from nemo_gym import grading
 from nemo_gym._config.overrides import override_token
-from nemo_gym._rollouts.types import Row
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._rollouts.outcomes import Row
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS

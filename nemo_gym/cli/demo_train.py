@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym._config.overrides import override_token
-from nemo_gym._metrics.comparison import Comparison
-from nemo_gym._reports.overview import LEARNING_CURVE
-from nemo_gym._results.compare import compare, make_comparison_table
-from nemo_gym._util.files import write_atomically
+from nemo_gym._results.compare_files import compare, make_comparison_table
+from nemo_gym._results.metrics.paired_comparison import Comparison
+from nemo_gym._util.atomic_files import write_atomically
+from nemo_gym._viewer.files.file_overview import LEARNING_CURVE
 from nemo_gym.cli import render
 from nemo_gym.cli.env.run_helper import RunHelper
 from nemo_gym.cli.eval.run import run

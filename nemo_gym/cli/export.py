@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from nemo_gym._results.rows import expand_globs
+from nemo_gym._results.result_rows import expand_globs
 from nemo_gym._training.drift import ModelDrift, report_drift
 from nemo_gym._training.export import ExportSummary, export_rollouts
 from nemo_gym._training.selection import KeepGroups, Selection

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import nemo_gym
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._catalog.configs import config_names, flavour_names, visible_roots
+from nemo_gym._authoring.config_catalog import config_names, flavour_names, visible_roots
 from nemo_gym._util.nearest import nearest, suggest
 from nemo_gym.cli import render
 from nemo_gym.errors import GymError

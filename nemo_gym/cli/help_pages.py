@@ -61,7 +61,7 @@ def command(name: str, command: Command) -> str:
 
 def parameters(command: Command) -> str:
     """Write the page of `gym <group> <command> +help=true`: every key with type, default and description."""
-    from nemo_gym._config.help import write_help
+    from nemo_gym._config.config_help import write_help
 
     return write_help(load(command.settings)).rstrip()
 

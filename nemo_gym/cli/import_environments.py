@@ -19,12 +19,12 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveInt
 
-from nemo_gym._app.plan import build_venvs, server_folder, venv_settings
-from nemo_gym._catalog.adapter_catalogue import Catalogue, CatalogueRefusal, ImportedRows
-from nemo_gym._catalog.systems import SYSTEMS, System
-from nemo_gym._config.files import load_file
-from nemo_gym._serving.venvs import VenvBuildError, plan_venv
-from nemo_gym._util.files import write_atomically
+from nemo_gym._authoring.adapter_catalog import Catalogue, CatalogueRefusal, ImportedRows
+from nemo_gym._authoring.foreign_systems import SYSTEMS, System
+from nemo_gym._config.config_files import load_file
+from nemo_gym._servers.installing.venvs import VenvBuildError, plan_venv
+from nemo_gym._servers.launching.placement_plan import build_venvs, server_folder, venv_settings
+from nemo_gym._util.atomic_files import write_atomically
 from nemo_gym._util.known_secrets import MASK
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.secret_names import is_secret_key

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym list` and `gym search`: show what can be evaluated, with what, and how to use it.
 
-The catalog itself is `nemo_gym._catalog`; this module prints its tables and JSON, and explains unknown names.
+The catalog itself is `nemo_gym._authoring`; this module prints its tables and JSON, and explains unknown names.
 """
 
 import functools
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.components import NOUNS, Component, list_components
-from nemo_gym._catalog.components import search as search_components
-from nemo_gym._catalog.systems import SYSTEMS
+from nemo_gym._authoring.components import NOUNS, Component, list_components
+from nemo_gym._authoring.components import search as search_components
+from nemo_gym._authoring.foreign_systems import SYSTEMS
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError, require_choice

@@ -14,12 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym import component_search_roots
-from nemo_gym._config import ports
+from nemo_gym._config import port_reservation as ports
+from nemo_gym._config.config_parser import Resolved
+from nemo_gym._config.config_paths import KeyPath, has_path, join_path
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._config.parse import Resolved
-from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import IS_MISSING, Problems, explain
-from nemo_gym._config.secrets import is_secret_key
+from nemo_gym._config.secret_lookup import is_secret_key
 from nemo_gym._config.server_code import ServerCode, check_types
 from nemo_gym._config.unread_keys import SHARED_PREFIXES, check_command_line
 from nemo_gym.cli import render

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from nemo_gym._app.plan import venv_settings
-from nemo_gym._serving.venvs import VenvProgress, build_all, plan_venv
+from nemo_gym._servers.installing.venvs import VenvProgress, build_all, plan_venv
+from nemo_gym._servers.launching.placement_plan import venv_settings
 from nemo_gym.cli import render
 
 

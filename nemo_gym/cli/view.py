@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from nemo_gym._reports.export import export_report
-from nemo_gym._reports.index import ReportError
-from nemo_gym._util.addresses import is_loopback
-from nemo_gym._view.open_files import OpenFiles, open_files
-from nemo_gym._view.serve import find_url, import_page, listen, require_gradio, serve
+from nemo_gym._util.reachable_addresses import is_loopback
+from nemo_gym._viewer.files.file_index import ReportError
+from nemo_gym._viewer.html.report_export import export_report
+from nemo_gym._viewer.page.open_files import OpenFiles, open_files
+from nemo_gym._viewer.page.serve import find_url, import_page, listen, require_gradio, serve
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
@@ -65,7 +65,9 @@ def view(overrides: list[str]) -> int:
     with listen(config.server_host, config.server_port) as listening:
         _announce(config, paths, listening, token)
         import_page()  # before there are indexes to build: they would slow it down
-        from nemo_gym._serving.admission import AccessRules  # loads what servers need, after the address is printed
+        from nemo_gym._servers.http.admission import (
+            AccessRules,
+        )  # loads what servers need, after the address is printed
 
         with _open_files(paths) as files:
             access = AccessRules(tuple(config.allowed_hosts), token, config.allow_other_users)
@@ -90,6 +92,8 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
 
 
 def _open_files(paths: list[Path]) -> OpenFiles:
-    from nemo_gym._process.environment import run_files_folder  # loads what servers need, after the address is printed
+    from nemo_gym._servers.process_environment import (
+        run_files_folder,
+    )  # loads what servers need, after the address is printed
 
     return open_files(paths, user_cache_dir=run_files_folder())

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from nemo_gym._results.rows import read_results
+from nemo_gym._results.result_rows import read_results
 from nemo_gym._training.alignment import Turn
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.row_keys import (

@@ -24,7 +24,7 @@ from uuid import uuid4
 import aiohttp
 import orjson
 
-from nemo_gym._mcp.protocol import METADATA_KEY
+from nemo_gym._servers.mcp.protocol import METADATA_KEY
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_gym._util.aio import LoopThread
+from nemo_gym._util.off_the_loop import LoopThread
 from nemo_gym.integrations.episodes import (
     EpisodeError,
     EpisodeServer,

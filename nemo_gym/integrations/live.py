@@ -24,12 +24,12 @@ import orjson
 from omegaconf import OmegaConf
 from pydantic import PrivateAttr
 
-from nemo_gym._app.launch import serve_config
-from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, post_with
-from nemo_gym._config.ports import reserve_port, take_reserved
+from nemo_gym._config.port_reservation import reserve_port, take_reserved
 from nemo_gym._rollouts.journal import build_failed_row
+from nemo_gym._rollouts.outcomes import Scored
 from nemo_gym._rollouts.play import Player
-from nemo_gym._rollouts.types import Scored
+from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, post_with
+from nemo_gym._servers.launching.launch import serve_config
 from nemo_gym._training.alignment import Branch, join_turns
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._transport.retries import RetryRule, RetryRules

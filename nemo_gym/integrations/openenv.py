@@ -24,12 +24,12 @@ import orjson
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nemo_gym._serving.admission import AccessRules, Admission
-from nemo_gym._serving.binding import bind
-from nemo_gym._serving.peer_user import refuse_other_user
-from nemo_gym._util.addresses import reachable_url
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._servers.http.admission import AccessRules, Admission
+from nemo_gym._servers.http.peer_user import refuse_other_user
+from nemo_gym._servers.http.sockets import bind
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
+from nemo_gym._util.reachable_addresses import reachable_url
 from nemo_gym._version import __version__
 from nemo_gym.errors import GymError
 from nemo_gym.integrations.episodes import (

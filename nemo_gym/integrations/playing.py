@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._util.aio import LoopThread
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._util.jsonl_files import read_rows
+from nemo_gym._util.off_the_loop import LoopThread
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import (
     AGENT_REF_KEY_NAME,

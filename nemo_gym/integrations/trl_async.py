@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from statistics import fmean, pstdev
 from typing import Any
 
-from nemo_gym._util.aio import LoopThread
+from nemo_gym._util.off_the_loop import LoopThread
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows

@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._training.chat_tokens import join_text
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError, RolloutFailure
 from nemo_gym.integrations.libraries import import_library

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from nemo_gym._util.aio import LoopThread
+from nemo_gym._util.off_the_loop import LoopThread
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
     ConnectableProvider,

@@ -6,7 +6,7 @@ Pulling images is left to the engine.
 
 from collections.abc import Iterable, Mapping
 
-from nemo_gym._execution.inside.containment import remove_folder
+from nemo_gym._isolation.inside.containment import remove_folder
 from nemo_gym.sandbox.providers.base import SandboxConfigError
 
 __all__ = ["CPU_CAP_ENV_VARS", "cpu_cap_env", "remove_folder", "rewrite_image"]

@@ -10,7 +10,7 @@ from typing import Any, Self
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nemo_gym._capture.store import require_absolute
+from nemo_gym._training.capture.capture_store import require_absolute
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.token_id_capture.delivery import TokenDelivery, installed_token_source
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource

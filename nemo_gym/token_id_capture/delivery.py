@@ -17,9 +17,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nemo_gym._capture.middleware import RecordedAnswer
-from nemo_gym._util.aio import in_thread
+from nemo_gym._training.capture.capture_middleware import RecordedAnswer
 from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
 from nemo_gym.token_id_capture.records import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
 from nemo_gym.token_id_capture.records import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY

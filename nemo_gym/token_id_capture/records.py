@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The token ids and log-probs of one model call, those of all calls of a rollout, and how they get into a result row.
 
-How an answer is read, in each dialect and streamed or not, is in `nemo_gym._capture.records`.
+How an answer is read, in each dialect and streamed or not, is in `nemo_gym._training.capture.call_records`.
 """
 
 import time
@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from nemo_gym._capture.records import identify_item, list_answer_items
+from nemo_gym._servers.policy_versions.marks import pick_marks
+from nemo_gym._training.capture.call_records import identify_item, list_answer_items
 from nemo_gym._training.handover import count_generated_tokens, note_delivered_tokens
-from nemo_gym._training.versions import pick_marks
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
 from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY

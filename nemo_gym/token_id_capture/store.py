@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from nemo_gym._capture.store import append_object, read_objects
-from nemo_gym._util.aio import in_thread
+from nemo_gym._training.capture.capture_store import append_object, read_objects
+from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.rollout_paths import check_rollout_id
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from nemo_gym.token_id_capture.records import TokenCaptureSnapshot, TokenEntry

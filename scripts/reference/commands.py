@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from nemo_gym._config.help import write_type
+from nemo_gym._config.config_help import write_type
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS
 from nemo_gym.cli.flags import VERBOSE, Command, Flag, load
 from nemo_gym.cli.help_pages import ROOT_FLAGS

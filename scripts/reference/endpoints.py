@@ -6,8 +6,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from nemo_gym._serving.head import build_head_app
-from nemo_gym._serving.policy_version import RunVersion
+from nemo_gym._servers.head_app import build_head_app
+from nemo_gym._servers.policy_versions.announcing import RunVersion
 from nemo_gym.session_gateway import SessionGatewayConfig
 from nemo_gym.testing import agent_config, build_server
 from resources_servers.blackjack.app import BlackjackResourcesServer

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run_paths import RunPaths
 from scripts.reference.markdown import write_code, write_json, write_table
 from scripts.reference.server_configs import ROOT, read_keys
 
@@ -20,8 +20,8 @@ INTRODUCTION = """\
 The files that `gym eval run --output rollouts.jsonl` writes. The examples come from a run of five tasks, made when this
 page was built; null fields are omitted.
 """
-MANIFEST = "nemo_gym._rollouts.manifest.Manifest"
-COUNTS = "nemo_gym._rollouts.manifest.Counts"
+MANIFEST = "nemo_gym._rollouts.run_manifest.Manifest"
+COUNTS = "nemo_gym._rollouts.run_manifest.Counts"
 ROW = {
     "responses_create_params": "the request to the model: input, tools, and sampling settings if the row has them",
     "response": "the conversation in OpenAI's Responses format: the model's turns and the tools' outputs",

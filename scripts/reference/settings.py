@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nemo_gym._config.help import write_type
+from nemo_gym._config.config_help import write_type
 from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.unread_keys import SERVER_KEYS
 from nemo_gym.cli.flags import load
@@ -33,7 +33,7 @@ RAY = """\
 Keys for the block of a server with `placement: ray`; see [Scale out with Ray](../guides/scale-out-ray.md).
 """
 CLASSES = (
-    "nemo_gym._process.http_session.GlobalAIOHTTPAsyncClientConfig",
+    "nemo_gym._servers.http_session.GlobalAIOHTTPAsyncClientConfig",
     "nemo_gym.model_call_capture.ModelCallCaptureConfig",
     "nemo_gym.config_types.WANDBConfig",
     "nemo_gym.config_types.MLFlowConfig",

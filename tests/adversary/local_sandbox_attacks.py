@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nemo_gym._execution.inside import kernel_rules
+from nemo_gym._isolation.inside import kernel_rules
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxSpec
 
 LANDLOCK_CREATE_RULESET = 444

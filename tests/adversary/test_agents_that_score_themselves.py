@@ -5,7 +5,7 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
-from nemo_gym._serving.run_files import TOKEN_HEADER
+from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER
 from nemo_gym.session_client import SessionClient
 from tests.support.served_run import serve_run
 from tests.test_session_gateway import GATEWAY, Engine, ask_chat

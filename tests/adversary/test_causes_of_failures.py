@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from nemo_gym import openai_utils
 from nemo_gym._rollouts.journal import build_failed_row
+from nemo_gym._rollouts.outcomes import Failed
 from nemo_gym._rollouts.play import find_requested_pause
-from nemo_gym._rollouts.types import Failed
-from nemo_gym._serving.guard import ErrorsAsJson
+from nemo_gym._servers.http.guard import ErrorsAsJson
 from nemo_gym._transport.deadline import SECONDS_LEFT_HEADER, Deadline
 from nemo_gym._transport.failures import HEADER, Failure, decode_failure
 from nemo_gym._transport.retries import RetryRule

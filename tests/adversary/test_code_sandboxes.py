@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from nemo_gym._execution import sandbox_workers
-from nemo_gym._execution.inside import watching
-from nemo_gym._execution.inside.zygote import Zygote
-from nemo_gym._execution.sandbox_workers import SandboxWorker
+from nemo_gym._isolation import sandbox_workers
+from nemo_gym._isolation.inside import watching
+from nemo_gym._isolation.inside.zygote import Zygote
+from nemo_gym._isolation.sandbox_workers import SandboxWorker
 from nemo_gym._transport.failures import HEADER, decode_failure
 from nemo_gym.code_execution import CodePool, SandboxLost, SandboxUnavailable
 from nemo_gym.testing import asked, reply, running

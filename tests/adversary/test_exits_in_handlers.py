@@ -14,9 +14,9 @@ import yaml
 from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
-from nemo_gym._rollouts.types import Failed, Outcome
-from nemo_gym._serving.host import InlineServer, InlineSpec, build_in_thread, serve_inline
-from nemo_gym._serving.processes import ServerDied
+from nemo_gym._rollouts.outcomes import Failed, Outcome
+from nemo_gym._servers.processes.server_host import InlineServer, InlineSpec, build_in_thread, serve_inline
+from nemo_gym._servers.processes.server_process import ServerDied
 from nemo_gym._transport.failures import convert_exit
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import ScriptedModel, build_server, reply, tool_call

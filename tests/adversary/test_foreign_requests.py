@@ -9,14 +9,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
-from nemo_gym._app.launch import serve_config, server_folder
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._util.aio import in_thread
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._servers.launching.launch import serve_config, server_folder
+from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
+from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server
-from tests.mcp.test_client import CounterServer
+from tests.servers.mcp.test_client import CounterServer
 from tests.support.raw_http import ask, send_raw
 
 NAME = "example_single_tool_call"
@@ -205,7 +205,7 @@ async def test_with_an_access_token_only_its_holders_get_in(run):
 def _call_as_another_program(head_port: int) -> int:
     import asyncio
 
-    from nemo_gym._process.environment import run_token_header
+    from nemo_gym._servers.process_environment import run_token_header
 
     client = ServerClient.load_head_server_config()
     url = f"http://127.0.0.1:{head_port}/global_config_dict_yaml"

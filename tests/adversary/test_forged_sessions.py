@@ -10,9 +10,9 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from starlette.middleware.sessions import SessionMiddleware
 
-from nemo_gym._mcp.session import Grant, GrantSigner
-from nemo_gym._process import environment
-from nemo_gym._serving import run_files
+from nemo_gym._servers import process_environment as environment
+from nemo_gym._servers.mcp.session import Grant, GrantSigner
+from nemo_gym._servers.processes import private_run_files as run_files
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.mcp_auto_exposure import TOKEN_HEADER

@@ -6,7 +6,7 @@ import asyncio
 import psutil
 import pytest
 
-from nemo_gym._execution.episode_processes import EpisodeProcesses
+from nemo_gym._isolation.episode_processes import EpisodeProcesses
 from nemo_gym.errors import RolloutFailure
 from tests.adversary.forking_environments import make_forking
 

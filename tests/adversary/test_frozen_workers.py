@@ -6,8 +6,8 @@ import asyncio
 import pytest
 
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.worker_pool import WorkerPool
-from tests.rollouts.test_worker_pool import Crew, play_all, score, wait_until
+from nemo_gym._rollouts.workers.worker_pool import WorkerPool
+from tests.rollouts.workers.test_worker_pool import Crew, play_all, score, wait_until
 
 
 @pytest.mark.fault(

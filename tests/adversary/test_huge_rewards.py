@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._metrics.aggregate import compute_headline
-from nemo_gym._metrics.intervals import compute_interval_over_tasks
-from nemo_gym._metrics.pass_at_k import compute_pass_majority, compute_pass_metrics, score_rewards
-from nemo_gym._results.summary import RunningMean
+from nemo_gym._results.metrics.grouped_metrics import compute_headline
+from nemo_gym._results.metrics.intervals import compute_interval_over_tasks
+from nemo_gym._results.metrics.pass_at_k import compute_pass_majority, compute_pass_metrics, score_rewards
+from nemo_gym._results.run_summary import RunningMean
 from nemo_gym.reward_profile import compute_mean_rewards_by
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
 

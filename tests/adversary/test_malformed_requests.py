@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, FastAPI, Request
 from omegaconf import OmegaConf
 from pydantic import BaseModel
 
-from nemo_gym._serving import listening
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._serving.listening import MAX_HEAD_BYTES
+from nemo_gym._servers.http import listening
+from nemo_gym._servers.http.listening import MAX_HEAD_BYTES
+from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent

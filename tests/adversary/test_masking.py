@@ -8,10 +8,10 @@ import yaml
 from aiohttp import web
 
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, find_differences
-from nemo_gym._serving.endpoints import wait_for_endpoints
-from nemo_gym._transport.errors import ServerUnreachable
+from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest, find_differences
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._servers.model_endpoints import wait_for_endpoints
+from nemo_gym._transport.call_errors import ServerUnreachable
 from nemo_gym._util.secret_names import mask_arguments, mask_url_credentials
 from nemo_gym.errors import ConfigError
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI

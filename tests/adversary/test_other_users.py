@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._util.aio import in_thread
+from nemo_gym._servers.http.admission import OWN_NAMES_ONLY, AccessRules
+from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
+from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.testing import build_server
 from tests.adversary.test_foreign_requests import QUESTION, run  # noqa: F401  # a fixture
-from tests.mcp.test_client import CounterServer
+from tests.servers.mcp.test_client import CounterServer
 from tests.support.raw_http import read_reply, send_raw
-from tests.view import rows
-from tests.view.conftest import gym_view
+from tests.viewer.browser import rows
+from tests.viewer.browser.conftest import gym_view
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(

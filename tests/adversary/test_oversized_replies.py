@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from nemo_gym._process.http_session import (
+from nemo_gym._rollouts.play import Player
+from nemo_gym._servers.http_session import (
     GlobalAIOHTTPAsyncClientConfig,
     close_global_aiohttp_client,
     set_global_aiohttp_client,
 )
-from nemo_gym._rollouts.play import Player
-from nemo_gym._transport.errors import ReplyTooLarge
+from nemo_gym._transport.call_errors import ReplyTooLarge
 from nemo_gym._transport.failures import HEADER, decode_failure
-from nemo_gym._transport.http import MAX_MODEL_REPLY_BYTES
+from nemo_gym._transport.http_calls import MAX_MODEL_REPLY_BYTES
 from nemo_gym.server_utils import get_response_json, request
 from nemo_gym.testing import running
 from responses_api_models.openai_model.app import SimpleModelServer

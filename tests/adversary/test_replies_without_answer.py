@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Scored
 from nemo_gym._rollouts.play import RetryRule, RetryRules
-from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.judge import JudgeError, ask_judge
 from nemo_gym.testing import ScriptedModel, asked, build_server, reasoning, reply, running

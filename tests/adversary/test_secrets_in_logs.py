@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
-from nemo_gym._inprocess.registry import work_for
 from nemo_gym._rollouts.journal import Journal
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Failed
-from nemo_gym._serving.logs import route_output
-from nemo_gym._serving.processes import ChildSpec, ServerProcess
+from nemo_gym._rollouts.outcomes import Failed
+from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest
+from nemo_gym._rollouts.run_paths import RunPaths
+from nemo_gym._servers.direct_calls.running_apps import work_for
+from nemo_gym._servers.processes.server_logs import route_output
+from nemo_gym._servers.processes.server_process import ChildSpec, ServerProcess
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RetryRule
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, KnownSecrets, MaskedStream, describe_error

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym._config.problems import explain
-from nemo_gym._process import environment
-from nemo_gym._serving import run_files
+from nemo_gym._servers import process_environment as environment
+from nemo_gym._servers.processes import private_run_files as run_files
 from nemo_gym.config_types import BaseRunServerInstanceConfig, WANDBConfig
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 
@@ -133,8 +133,9 @@ def test_our_own_settings_do_not_show_a_key_that_does_not_fit(build):
     outcome="The next launcher removes its token and its config file; those of living launchers stay.",
 )
 def test_the_next_launcher_removes_the_token_of_a_killed_one(tmp_path):
-    program = "import os, sys; from pathlib import Path; from nemo_gym._serving import run_files\n"
-    program += "run_files.create_token(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    program = "import os, sys; from pathlib import Path\n"
+    program += "from nemo_gym._servers.processes import private_run_files\n"
+    program += "private_run_files.create_token(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     killed = tmp_path / "head-127.0.0.1-1.token"
     subprocess.run([sys.executable, "-c", program, str(killed)], check=False)
     assert run_files.read_token(killed)

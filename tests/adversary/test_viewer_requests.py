@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.support.raw_http import ask
-from tests.view import rows
-from tests.view.conftest import BROWSER_FLAGS, CHROMIUM, PATIENCE_MS, READY, gym_view
+from tests.viewer.browser import rows
+from tests.viewer.browser.conftest import BROWSER_FLAGS, CHROMIUM, PATIENCE_MS, READY, gym_view
 
 QUESTION = "/gradio_api/run/predict"
 UPLOAD = b'--x\r\ncontent-disposition: form-data; name="files"; filename="a"\r\n\r\nhello\r\n--x--\r\n'

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from omegaconf import OmegaConf
 
-from nemo_gym._app.launch import server_folder
-from nemo_gym._serving.entrypoint import load_server_class
+from nemo_gym._servers.launching.launch import server_folder
+from nemo_gym._servers.processes.entrypoint import load_server_class
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config

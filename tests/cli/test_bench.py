@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym bench` on the command line; what is measured is tested in tests/perf."""
+"""`gym bench` on the command line; what is measured is tested in tests/bench."""
 
 import json
 from xml.etree import ElementTree
 
 import pytest
 
-from perf import bench_file, parts
-from perf.bench_file import describe_run
-from perf.parts import PartResult
-from perf.report import Point, Row
+from nemo_gym._bench import bench_file, parts
+from nemo_gym._bench.bench_file import describe_run
+from nemo_gym._bench.parts import PartResult
+from nemo_gym._bench.report import Point, Row
 
 MEMORY = [
     Row("32 in flight: memory", 80, "MB resident", point=Point("memory, MB", "memory", 32, "rollouts in flight")),

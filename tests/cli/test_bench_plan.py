@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym bench plan` on the command line; what is forecast is tested in tests/perf/plan."""
+"""`gym bench plan` on the command line; what is forecast is tested in tests/bench/plan."""
 
 import json
 
 import pytest
 
-from perf import bench_file, constants
-from perf.bench_file import describe_run
-from perf.parts import PartResult
-from perf.report import Row
+from nemo_gym._bench import bench_file, constants
+from nemo_gym._bench.bench_file import describe_run
+from nemo_gym._bench.parts import PartResult
+from nemo_gym._bench.report import Row
 
 KNOWN = (
     Row(constants.SINGLE_TURN, 600, constants.CPU_UNIT),

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._metrics.comparison import RunRewards, compare_rewards
+from nemo_gym._results.metrics.paired_comparison import RunRewards, compare_rewards
 from nemo_gym.cli import demo_train
 from nemo_gym.cli.demo import demo
 from nemo_gym.cli.demo_train import Curve, TrainingSettings

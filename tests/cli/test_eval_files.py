@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, Shard, write_manifest
+from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest, Shard, write_manifest
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import run_command
 

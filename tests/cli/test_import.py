@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._catalog.systems import SYSTEMS
-from nemo_gym._util.server_imports import SERVER_TYPES
+from nemo_gym._authoring.foreign_systems import SYSTEMS
+from nemo_gym._util.search_root_finder import SERVER_TYPES
 from nemo_gym.testing import reply
-from tests.serving.wheelhouse import add_wheel
+from tests.servers.wheelhouse import add_wheel
 
 CONFIG = """\
 gem_gym:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym view` and `ng_viewer` on the command line; the page itself is tested in tests/view."""
+"""`gym view` and `ng_viewer` on the command line; the page itself is tested in tests/viewer."""
 
 import importlib.util
 import subprocess
@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from nemo_gym._util.addresses import reachable_host
-from nemo_gym._view.serve import listen
+from nemo_gym._util.reachable_addresses import reachable_host
+from nemo_gym._viewer.page.serve import listen
 from nemo_gym.cli import legacy, view
-from tests.view import rows
+from tests.viewer.browser import rows
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._servers.http_session import close_global_aiohttp_client
 
 KEY = "sk-a-secret-of-the-endpoint"
 CITY = {"city": "Paris", "people": 2100000}

@@ -8,7 +8,7 @@ import anthropic
 import openai
 import pytest
 
-from nemo_gym._transport.errors import ServerUnreachable
+from nemo_gym._transport.call_errors import ServerUnreachable
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from nemo_gym.server_utils import request
 from tests.clients.endpoint import KEY

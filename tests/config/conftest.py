@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._config.config_parser import Resolved, Sources, resolve
 from nemo_gym._config.defaults import Machine
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._config.parse import Resolved, Sources, resolve
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._config.config_parser import Sources, resolve
 from nemo_gym._config.defaults import Machine
-from nemo_gym._config.parse import Sources, resolve
-from nemo_gym._config.ports import find_free_port, reserve_port, take_reserved
+from nemo_gym._config.port_reservation import find_free_port, reserve_port, take_reserved
 from nemo_gym.errors import ConfigError
 from tests.config.examples import MODEL, WEATHER
 

@@ -102,7 +102,7 @@ def test_only_the_renderer_prints() -> None:
 def test_every_file_begins_with_its_licence() -> None:
     bare = [
         shown(path)
-        for path in sources(*OUR_FOLDERS, "tests", "perf", "scripts")
+        for path in sources(*OUR_FOLDERS, "tests", "scripts")
         if SPDX not in path.read_text(encoding="utf-8").splitlines()[: 1 + path.read_text().startswith("#!")]
     ]
     assert bare == []

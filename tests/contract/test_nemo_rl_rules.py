@@ -18,7 +18,7 @@ import pytest
 from fastapi import Request
 
 from nemo_gym import rollout_collection
-from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym._util.jsonl_files import read_rows, write_rows
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.openai_utils import (

@@ -13,8 +13,8 @@ import pytest
 from omegaconf import DictConfig
 
 from nemo_gym import global_config
-from nemo_gym._app.launch import server_folder
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._servers.launching.launch import server_folder
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 from nemo_gym.global_config import HEAD_SERVER_KEY_NAME
 from nemo_gym.rollout_collection import RolloutCollectionHelper

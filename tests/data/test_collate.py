@@ -10,8 +10,8 @@ import pytest
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym._data.collate import MetricsConflict, collate, write_source_rows
+from nemo_gym._data.dataset_rows import OffendingRows
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.rows import OffendingRows
 from nemo_gym._data.sources import Source
 
 AGENT_REF = {"type": "responses_api_agents", "name": "agent"}

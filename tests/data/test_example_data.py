@@ -10,12 +10,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._app.launch import server_folder
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import find_differences, measure
 from nemo_gym._data.text_lengths import load_tokenizer
-from nemo_gym._serving.entrypoint import load_server_class
-from nemo_gym._util.jsonl import dumps_line, read_rows
+from nemo_gym._servers.launching.launch import server_folder
+from nemo_gym._servers.processes.entrypoint import load_server_class
+from nemo_gym._util.jsonl_files import dumps_line, read_rows
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 from nemo_gym.server_utils import SimpleServer

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nemo_gym._data.hub_rows import iter_json_lines, write_jsonl
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._util.jsonl import JsonlError
+from nemo_gym._util.jsonl_files import JsonlError
 
 
 def rows_of(tmp_path, name, content):

@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
+from nemo_gym._data.dataset_rows import OffendingRows
 from nemo_gym._data.hub import Hub, HubError
 from nemo_gym._data.hub_upload import HubUpload, Uploaded, inspect, read_back, upload
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.rows import OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture
 from tests.support.hub_store import READER, WRITER, git_oid, sha256
 

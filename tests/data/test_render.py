@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from nemo_gym._data.dataset_rows import OffendingRows, render_rows
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.rows import OffendingRows, render_rows
 from nemo_gym.prompt import PromptConfig, apply_prompt_to_row
 
 

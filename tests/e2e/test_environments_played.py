@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._serving.requirements import find_unmet, read_requirements
+from nemo_gym._servers.installing.requirements import find_unmet, read_requirements
 
 ENVIRONMENTS = (
     "blackjack",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from perf.fake_endpoint import running
+from nemo_gym._bench.fake_endpoint import running
 from tests.support import warm_start
 from tests.support.warm_start import WarmProcess
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from perf.fake_endpoint import Settings, running
+from nemo_gym._bench.fake_endpoint import running
+from nemo_gym._bench.fake_replies import Settings
 from tests.support import warm_start
 from tests.support.fake_openai import FakeOpenAI, chat
 from tests.support.mlflow_store import mlflow_store

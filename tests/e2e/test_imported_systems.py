@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._catalog.systems import SYSTEMS
+from nemo_gym._authoring.foreign_systems import SYSTEMS
 from tests.support.server_venvs import server_python
 
 ROWS = 5

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import yaml
 
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.jsonl_files import read_rows
 from tests.support.ray_clusters import RayEnvironment, ray_environment, wait_until_gone
 from tests.support.small_servers import free_port
 

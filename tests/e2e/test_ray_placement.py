@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.policy_versions import announce
 from tests.support.ray_clusters import RayEnvironment, TwoNodes, ray_environment, two_nodes, wait_until_gone

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._servers.http_session import close_global_aiohttp_client
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 from nemo_gym.testing import asked, reply

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._app.launch import server_folder
-from nemo_gym._serving.entrypoint import load_server_class
+from nemo_gym._servers.launching.launch import server_folder
+from nemo_gym._servers.processes.entrypoint import load_server_class
 from nemo_gym.server_utils import SimpleServer
 
 SERVERS = PARENT_DIR / "resources_servers"

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from pydantic import BaseModel
 
 from nemo_gym import global_config
-from nemo_gym._util.jsonl import write_rows
+from nemo_gym._util.jsonl_files import write_rows
 from nemo_gym.integrations import art
 from nemo_gym.integrations.live import LiveGymError
 from nemo_gym.trajectories import TrainableRollout

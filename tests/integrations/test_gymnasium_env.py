@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._serving.installers import find_uv
+from nemo_gym._servers.installing.installers import find_uv
 from nemo_gym.integrations.gymnasium_env import GYMNASIUM_VERSION, make_env
 from nemo_gym.integrations.libraries import MissingLibrary
 from tests.support.gym_process import gym_env_start

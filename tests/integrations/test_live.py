@@ -8,7 +8,7 @@ import pytest
 from fastapi import HTTPException
 
 from nemo_gym import global_config
-from nemo_gym._serving.processes import ServerDied
+from nemo_gym._servers.processes.server_process import ServerDied
 from nemo_gym._training.alignment import Turn
 from nemo_gym.errors import ConfigError, RolloutFailure
 from nemo_gym.integrations import live

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._serving.installers import find_uv
+from nemo_gym._servers.installing.installers import find_uv
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.integrations.openenv import OPENENV_VERSION, serve_openenv
 from nemo_gym.integrations.playing import read_tasks

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, lists, sampled_from
 
-from nemo_gym._results.aggregate import Requested, aggregate_rollouts, make_metric_table
-from nemo_gym._results.rows import AgentRollouts
+from nemo_gym._results.aggregate_files import Requested, aggregate_rollouts, make_metric_table
+from nemo_gym._results.result_rows import AgentRollouts
 from tests.support.measured import make_rollout
 
 STEPS = 4000

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import dictionaries, integers, tuples
 
-from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results import merge
 from nemo_gym._results.merge import merge_shards
-from nemo_gym._results.rows import read_results, read_rollouts
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
+from nemo_gym._results.result_rows import read_results, read_rollouts
 
 
 @given(dictionaries(tuples(integers(0, 10**9), integers(0, 10**6)), integers(0, 3), max_size=30))

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
 from nemo_gym._results.reverify import choose_output, plan_reverification, require_output
 
 

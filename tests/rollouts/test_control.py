@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
-from nemo_gym._rollouts.types import Failed, Scored
+from nemo_gym._rollouts.outcomes import Failed, Scored
 from nemo_gym._transport.failures import Failure
 
 SCORED = Scored({}, {}, 1, 0.0)

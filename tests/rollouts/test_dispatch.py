@@ -10,8 +10,8 @@ from pydantic import ConfigDict
 from nemo_gym._rollouts.control import FailureRateGuard, RunControl
 from nemo_gym._rollouts.dispatch import dispatch
 from nemo_gym._rollouts.limiter import AdaptiveLimit, AdaptiveSettings, FixedLimit
+from nemo_gym._rollouts.outcomes import Failed, Scored, key_of
 from nemo_gym._rollouts.play import Player, RetryRule, RetryRules
-from nemo_gym._rollouts.types import Failed, Scored, key_of
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import Body, SimpleResponsesAPIAgent

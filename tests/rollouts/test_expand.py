@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from nemo_gym._rollouts import expand as expand_module
 from nemo_gym._rollouts.expand import BadRows, ExpandSettings, expand, materialize
-from nemo_gym._rollouts.inputs import read_input
-from nemo_gym._rollouts.paths import RunFileError, RunPaths
+from nemo_gym._rollouts.input_lines import read_input
+from nemo_gym._rollouts.run_paths import RunFileError, RunPaths
 from nemo_gym.errors import ConfigError, GymError
 
 PARAMS = {"input": "hi"}

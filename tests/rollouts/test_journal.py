@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from nemo_gym._rollouts import journal as journal_module
 from nemo_gym._rollouts.journal import Journal, repair
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, read_manifest
-from nemo_gym._rollouts.paths import RunFileError, RunPaths
-from nemo_gym._rollouts.types import Failed, Scored, pick_carried_fields
+from nemo_gym._rollouts.outcomes import Failed, Scored, pick_carried_fields
+from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest, read_manifest
+from nemo_gym._rollouts.run_paths import RunFileError, RunPaths
 from nemo_gym._transport.failures import Failure
 from nemo_gym.errors import GymError
 

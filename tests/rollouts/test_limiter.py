@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts.limiter import AdaptiveLimit, AdaptiveSettings, FixedLimit, is_overload
-from nemo_gym._rollouts.types import Failed, Scored
+from nemo_gym._rollouts.outcomes import Failed, Scored
 from nemo_gym._transport.failures import Failure
 
 REFUSED = Failure("model_endpoint", "m", True, "POST http://m/v1/responses answered 429 Too Many Requests: slow down")

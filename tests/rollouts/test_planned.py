@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemo_gym._rollouts.outcomes import key_of
 from nemo_gym._rollouts.resume import read_by_repeat
-from nemo_gym._rollouts.types import key_of
-from nemo_gym._util.jsonl import JsonlError, write_rows
+from nemo_gym._util.jsonl_files import JsonlError, write_rows
 
 
 def row(key):

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from pydantic import ConfigDict
 
+from nemo_gym._rollouts.outcomes import Failed, Scored
 from nemo_gym._rollouts.play import Player, RetryRule, RetryRules, check_reward, find_requested_pause
-from nemo_gym._rollouts.types import Failed, Scored
-from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.call_errors import ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.failures import HEADER, Failure
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import Body, SimpleResponsesAPIAgent

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._rollouts.manifest import Counts, read_manifest
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.outcomes import key_of
 from nemo_gym._rollouts.resume import ResumeError, can_resume, find_remaining
-from nemo_gym._rollouts.types import key_of
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._rollouts.run_manifest import Counts, read_manifest
+from nemo_gym._rollouts.run_paths import RunPaths
+from nemo_gym._util.jsonl_files import read_rows
 from tests.support import warm_start
 from tests.support.warm_start import WarmProcess
 
@@ -163,10 +163,10 @@ def test_done_given_up_and_left_make_up_the_plan(tmp_path_factory, data):
 PLAYER = """
 import random, signal, sys
 from nemo_gym._rollouts.journal import Journal
-from nemo_gym._rollouts.manifest import InputIdentity, Manifest
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run_manifest import InputIdentity, Manifest
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._rollouts.resume import find_remaining
-from nemo_gym._rollouts.types import Failed, Scored
+from nemo_gym._rollouts.outcomes import Failed, Scored
 from nemo_gym._transport.failures import Failure
 
 paths, chance, tell_after = RunPaths.of(sys.argv[1]), random.Random(sys.argv[2]), int(sys.argv[3])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts.expand import BadRows, ExpandSettings, expand, materialize
-from nemo_gym._rollouts.manifest import Shard, describe_missing
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run_manifest import Shard, describe_missing
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 
 

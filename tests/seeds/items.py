@@ -24,7 +24,7 @@ def item(says: str, *proofs: str) -> Item:
 DATASETS = [
     item(
         "a dataset has name, type and file",
-        "tests/config/test_parse.py::test_datasets_as_the_documentation_shows_them_are_accepted",
+        "tests/config/test_config_parser.py::test_datasets_as_the_documentation_shows_them_are_accepted",
     ),
     item("a type is train, validation or example", "tests/test_config_types.py::test_bad_dataset_fields_are_refused"),
     item(
@@ -33,7 +33,7 @@ DATASETS = [
     ),
     item(
         "a licence may stand there twice",
-        "tests/config/test_files.py::test_a_nested_key_repeated_with_the_same_value_is_accepted",
+        "tests/config/test_config_files.py::test_a_nested_key_repeated_with_the_same_value_is_accepted",
     ),
     item(
         "a GitLab identifier says where a dataset is",
@@ -58,7 +58,7 @@ PREPARING_DATA = [
     ),
     item(
         "a row needs `responses_create_params`, valid for the Responses API",
-        "tests/data/test_rows.py::test_a_bad_row_is_told_by_reason_and_field",
+        "tests/data/test_dataset_rows.py::test_a_bad_row_is_told_by_reason_and_field",
     ),
     item(
         "it counts examples, tools and turns",

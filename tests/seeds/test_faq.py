@@ -186,7 +186,7 @@ ITEMS = [
     item("without the package, the extra is named", "test_a_missing_ray_is_named_with_its_extra"),
     item(
         "where Ray may not run, servers that do not use it run all the same",
-        "tests/app/test_plan.py::test_a_server_runs_in_this_process_unless_something_speaks_against_it",
+        "tests/servers/launching/test_placement_plan.py::test_a_server_runs_in_this_process_unless_something_speaks_against_it",
         "tests/cli/env/test_config.py::test_validating_loads_neither_ray_nor_a_web_server",
     ),
     # Others

@@ -154,15 +154,15 @@ ITEMS = [
     item(
         "a profiled row has the fields of its task, mean, deviation, least, greatest and number",
         "test_rollouts_are_collected_and_profiled_as_in_the_examples",
-        "tests/results/test_profile.py::test_a_dataset_is_profiled_with_the_deviation_of_the_population",
+        "tests/results/test_profile_files.py::test_a_dataset_is_profiled_with_the_deviation_of_the_population",
     ),
     item(
         "pass rates are there only with `pass_threshold`",
-        "tests/results/test_profile.py::test_a_dataset_profile_has_pass_rates_only_with_a_threshold",
+        "tests/results/test_profile_files.py::test_a_dataset_profile_has_pass_rates_only_with_a_threshold",
     ),
     item(
         "rollouts must belong to the dataset",
-        "tests/results/test_profile.py::test_rollouts_of_another_dataset_are_an_error_and_nothing_is_written",
+        "tests/results/test_profile_files.py::test_rollouts_of_another_dataset_are_an_error_and_nothing_is_written",
     ),
     # ng_prepare_data
     item("`mode=example_validation` checks example data", "test_example_data_is_prepared_as_in_the_examples"),
@@ -189,8 +189,8 @@ ITEMS = [
     ),
     item(
         "`server_port` is the port, or the next free one",
-        "tests/view/test_serve.py::test_a_free_port_is_taken_as_asked",
-        "tests/view/test_serve.py::test_a_taken_port_gives_the_next_free_one",
+        "tests/viewer/browser/test_serve.py::test_a_free_port_is_taken_as_asked",
+        "tests/viewer/browser/test_serve.py::test_a_taken_port_gives_the_next_free_one",
     ),
     # GitLab
     item(

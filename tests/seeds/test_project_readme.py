@@ -80,7 +80,7 @@ ITEMS = [
     ),
     item(
         "names of instances are unique",
-        "tests/config/test_parse.py::test_one_name_for_two_servers_in_two_files_is_reported_with_both_files",
+        "tests/config/test_config_parser.py::test_one_name_for_two_servers_in_two_files_is_reported_with_both_files",
     ),
     item(
         "`SimpleAgentConfig` has `ResourcesServerRef` and `ModelServerRef` of `server_utils`",
@@ -88,11 +88,11 @@ ITEMS = [
     ),
     item(
         "a server's config may have any structure",
-        "tests/config/test_servers.py::test_extra_keys_are_allowed_on_every_level",
+        "tests/config/test_server_blocks.py::test_extra_keys_are_allowed_on_every_level",
     ),
     item(
         "a reference to no server is an error that lists the servers",
-        "tests/config/test_servers.py::test_an_unknown_reference_names_instance_field_and_the_nearest_names",
+        "tests/config/test_server_blocks.py::test_an_unknown_reference_names_instance_field_and_the_nearest_names",
     ),
     item(
         "a missing value is an error that names its key",
@@ -118,7 +118,7 @@ ITEMS = [
     ),
     item(
         "later files win over earlier ones, then env.yaml, then the command line",
-        "tests/config/test_parse.py::test_earlier_files_yield_to_later_ones_then_env_yaml_then_the_caller_then_the_command_line",
+        "tests/config/test_config_parser.py::test_earlier_files_yield_to_later_ones_then_env_yaml_then_the_caller_then_the_command_line",
     ),
     item(
         "`ng_run` with two files and a reference on the command line starts the weather example",
@@ -198,12 +198,12 @@ ITEMS = [
     ),
     item(
         "requirements of its own are installed for it alone",
-        "tests/serving/test_venvs.py::test_two_versions_of_one_package_live_side_by_side",
+        "tests/servers/installing/test_venvs.py::test_two_versions_of_one_package_live_side_by_side",
     ),
     item(
         "an environment that was built is linked as `.venv` in the server's folder",
-        "tests/serving/test_venvs.py::test_the_link_follows_a_change_of_requirements",
-        "tests/serving/test_venvs.py::test_the_running_environment_is_linked_where_a_user_activates_it",
+        "tests/servers/installing/test_venvs.py::test_the_link_follows_a_change_of_requirements",
+        "tests/servers/installing/test_venvs.py::test_the_running_environment_is_linked_where_a_user_activates_it",
     ),
     item(
         "pytest runs in the folder of a server",
@@ -269,7 +269,7 @@ ITEMS = [
     # Why NeMo Gym
     item(
         "two environments may need two versions of math-verify",
-        "tests/serving/test_venvs.py::test_two_servers_with_two_versions_of_math_verify",
+        "tests/servers/installing/test_venvs.py::test_two_servers_with_two_versions_of_math_verify",
     ),
     item("several environments run at once", "test_two_environments_run_from_one_config"),
     item(

@@ -128,7 +128,7 @@ ITEMS = [
     item(
         "`gym list agents` tells composable from self-contained and has the variants",
         "tests/cli/test_listing.py::test_the_json_of_every_list_has_its_documented_fields",
-        "tests/catalog/test_components.py::test_an_agent_is_composable_unless_it_brings_its_own_world",
+        "tests/authoring/test_components.py::test_an_agent_is_composable_unless_it_brings_its_own_world",
     ),
     item(
         "`gym search` looks at name, agent, resources server, dataset and domain",
@@ -194,7 +194,7 @@ ITEMS = [
     item(
         "it finds missing and malformed config paths",
         "tests/cli/test_mistakes.py::test_a_mistyped_config_path",
-        "tests/config/test_files.py::test_config_paths_must_be_a_list_of_strings",
+        "tests/config/test_config_files.py::test_config_paths_must_be_a_list_of_strings",
     ),
     item("it finds unknown server references", "tests/cli/test_mistakes.py::test_a_mistyped_server_reference"),
     item(
@@ -203,7 +203,7 @@ ITEMS = [
     ),
     item(
         "it finds blocks that break the schema",
-        "tests/config/test_servers.py::test_an_almost_server_is_reported_once_with_its_mistakes",
+        "tests/config/test_server_blocks.py::test_an_almost_server_is_reported_once_with_its_mistakes",
     ),
     item("it exits with 0 if all is well", "test_a_config_is_valid_in_both_languages"),
     item(
@@ -277,7 +277,7 @@ ITEMS = [
     ),
     item(
         "a run whose config or data has changed is noticed",
-        "tests/rollouts/test_manifest.py::test_differences_name_what_changed_with_old_and_new_values",
+        "tests/rollouts/test_run_manifest.py::test_differences_name_what_changed_with_old_and_new_values",
     ),
     # Afterwards
     item(

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._servers.http_session import close_global_aiohttp_client
 
 START, END = "<|im_start|>", "<|im_end|>"
 CITIES = ("Zürich", "Oslo", "Kraków", "Lima")

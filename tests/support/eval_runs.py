@@ -48,7 +48,7 @@ class Endpoint:
 @contextmanager
 def fake_endpoint() -> Iterator[Endpoint]:
     """An endpoint, while the context lasts."""
-    command = [sys.executable, "-m", "perf.fake_endpoint", "--until-stdin-closes"]
+    command = [sys.executable, "-m", "nemo_gym._bench.fake_endpoint", "--until-stdin-closes"]
     with subprocess.Popen(command, cwd=PARENT_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

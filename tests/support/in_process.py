@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from nemo_gym import global_config
-from nemo_gym._config import ports
+from nemo_gym._config import port_reservation as ports
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import run_command
 

@@ -4,9 +4,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nemo_gym._metrics.rollouts import Key, MeasuredRollout
-from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_rollouts
-from nemo_gym._results.rows import read_rollouts
+from nemo_gym._results.aggregate_files import AgentAggregate, Requested, aggregate_rollouts
+from nemo_gym._results.metrics.rollout_metrics import Key, MeasuredRollout
+from nemo_gym._results.result_rows import read_rollouts
 
 
 def make_rollout(key: Key, numbers: Mapping[str, float]) -> MeasuredRollout:

@@ -3,8 +3,8 @@
 
 from typing import Any
 
+from nemo_gym._rollouts.outcomes import Outcome
 from nemo_gym._rollouts.play import Player, RetryRules
-from nemo_gym._rollouts.types import Outcome
 from nemo_gym.testing import running
 from responses_api_agents.simple_agent.app import SimpleAgent
 

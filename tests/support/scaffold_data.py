@@ -17,15 +17,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nemo_gym import ROOT_DIR
+from nemo_gym._authoring.scaffold_plans import make_class_prefix, render_template, write_missing
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import encode_metrics, measure
-from nemo_gym._scaffold.plans import make_class_prefix, render_template, write_missing
-from nemo_gym._util.jsonl import dumps_line, read_rows
+from nemo_gym._util.jsonl_files import dumps_line, read_rows
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, message, reply, running, scripted_model, tool_call
 
 NAME = "scaffolded_by_a_test"
-TEMPLATES = ROOT_DIR / "_scaffold" / "templates"
+TEMPLATES = ROOT_DIR / "_authoring" / "templates"
 SERVER, AGENT = f"{NAME}_resources_server", f"{NAME}_simple_agent"
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._process.environment import RUN_TOKEN_ENV
-from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._process.policy_version import tell_servers
-from nemo_gym._serving.head import build_head_app
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._serving.policy_version import RunVersion
+from nemo_gym._servers.head_app import build_head_app
+from nemo_gym._servers.http_session import close_global_aiohttp_client
+from nemo_gym._servers.policy_versions.announcing import RunVersion
+from nemo_gym._servers.policy_versions.of_this_server import tell_servers
+from nemo_gym._servers.process_environment import RUN_TOKEN_ENV
+from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, SimpleServer
 from nemo_gym.testing import _build_config_block, build_server

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nemo_gym import PARENT_DIR
 from nemo_gym._config.defaults import running_head_server_deps
-from nemo_gym._serving.venvs import VenvSettings, build_all, plan_venv
+from nemo_gym._servers.installing.venvs import VenvSettings, build_all, plan_venv
 
 CACHE = Path(PARENT_DIR) / "cache"
 _TIMEOUT_S = 800

@@ -20,7 +20,7 @@ LOADED = (
     "nemo_gym.cli.demo",
     "nemo_gym.cli.env",
     "nemo_gym.cli.eval.reverify",
-    "nemo_gym._app.launch",
+    "nemo_gym._servers.launching.launch",
     "uvloop",
     "httptools",
 )

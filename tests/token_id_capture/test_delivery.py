@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym._capture.middleware import RecordedAnswer
+from nemo_gym._training.capture.capture_middleware import RecordedAnswer
 from nemo_gym.token_id_capture import (
     CaptureContext,
     TokenDelivery,

@@ -7,7 +7,7 @@ import tracemalloc
 import pyarrow.parquet
 import pytest
 
-from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
 from nemo_gym._training.alignment import join_turns
 from nemo_gym._training.export import FORMATS, export_rollouts
 from nemo_gym._training.handover import hand_over

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
 from nemo_gym._training.selection import Group, Selection, open_survey
 from tests.training.rollout_rows import make_failure, make_row, write_rows
 

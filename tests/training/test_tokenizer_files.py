@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.metrics.rollout_metrics import ResultsError
 from nemo_gym._training.tokenizer_files import load_decode
 
 

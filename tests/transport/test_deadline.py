@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from nemo_gym._transport import deadline
+from nemo_gym._transport.call_errors import ServerDeadlineExceeded
 from nemo_gym._transport.deadline import Deadline, await_within
-from nemo_gym._transport.errors import ServerDeadlineExceeded
 
 
 async def never():

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._transport.errors import (
+from nemo_gym._transport.call_errors import (
     InvalidServerReply,
     ServerDeadlineExceeded,
     ServerResponseError,
     ServerUnreachable,
 )
 from nemo_gym._transport.failures import HEADER, Failure, build_failure, decode_failure
-from nemo_gym._wire.schema.errors import InvalidModelReply
+from nemo_gym._wire.schema.format_errors import InvalidModelReply
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import SimpleResponsesAPIModel
 from nemo_gym.errors import JudgeError, RolloutFailure

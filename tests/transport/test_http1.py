@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._transport import http
-from nemo_gym._transport.errors import ReplyTooLarge, ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport import http_calls as http
+from nemo_gym._transport.call_errors import ReplyTooLarge, ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.http1 import find_target, parse_url
 from nemo_gym._transport.http1_connection import Connection
 from nemo_gym._transport.retries import RetryPolicy

@@ -8,8 +8,8 @@ are added beside them, as in `Sample.describe`.
 from collections.abc import Iterator
 from typing import Any
 
-from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, find_turn
+from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._training.chat_messages import read_given
 from nemo_gym._training.formats.sample import Record, Sample
 from nemo_gym._training.record import TrainableRollout

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nemo_gym._capture.records import parse_arguments
 from nemo_gym._training.alignment import Branch
+from nemo_gym._training.capture.call_records import parse_arguments
 from nemo_gym._training.chat_messages import ChatConversation, Message, NotExpressible, read_conversation
 from nemo_gym._training.formats.sample import Record, Sample
 from nemo_gym._util.json_shapes import as_int, as_mapping

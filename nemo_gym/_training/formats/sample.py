@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Branch
 from nemo_gym._training.record import TrainableRollout
 

@@ -16,8 +16,8 @@ import orjson
 from pydantic import BaseModel, Field
 
 from nemo_gym._wire.converters.to_chat import add_extra_body
-from nemo_gym._wire.schema.base import WireModel, text_or_other, to_plain
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming, build_function_tool
+from nemo_gym._wire.schema.wire_model import WireModel, text_or_other, to_plain
 
 NewId = Callable[[], str]
 Item = dict[str, Any]

@@ -18,8 +18,7 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym._wire.converters.to_chat import SAME_PARAMS, add_extra_body, describe_part
-from nemo_gym._wire.schema.base import get_field, to_plain
-from nemo_gym._wire.schema.errors import InvalidModelReply, explain_unanswered_completion
+from nemo_gym._wire.schema.format_errors import InvalidModelReply, explain_unanswered_completion
 from nemo_gym._wire.schema.items import (
     NeMoGymContent,
     NeMoGymEasyInputMessage,
@@ -35,6 +34,7 @@ from nemo_gym._wire.schema.items import (
 from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming, build_function_tool
 from nemo_gym._wire.schema.tokens import NeMoGymResponseUsage, list_missing_token_fields, pick_token_fields
+from nemo_gym._wire.schema.wire_model import get_field, to_plain
 
 Message = Mapping[str, Any]
 NewId = Callable[[], str]

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, Field
 
-from nemo_gym._wire.schema.base import to_plain
 from nemo_gym._wire.schema.chat_request import NeMoGymChatCompletionCreateParamsNonStreaming
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.schema.tokens import pick_token_fields
+from nemo_gym._wire.schema.wire_model import to_plain
 
 Item = Mapping[str, Any]
 TokenInformation = dict[str, Any]

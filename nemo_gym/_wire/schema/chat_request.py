@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NoReturn, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.schema.base import REFUSED, PickBy, raise_refusal, refuse_non_object, text_or_other
 from nemo_gym._wire.schema.responses_request import Metadata, ServiceTier
 from nemo_gym._wire.schema.tokens import (
     TokenIDLogProbTypedDictMixin,
@@ -18,6 +17,7 @@ from nemo_gym._wire.schema.tokens import (
     list_missing_token_fields,
     refuse_partial_tokens,
 )
+from nemo_gym._wire.schema.wire_model import REFUSED, PickBy, raise_refusal, refuse_non_object, text_or_other
 
 __all__ = [
     "NeMoGymChatCompletionAssistantMessageForTrainingParam",

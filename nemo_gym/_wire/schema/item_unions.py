@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal, NoReturn, get_args
 from pydantic import Field
 
 from nemo_gym._wire.schema import items
-from nemo_gym._wire.schema.base import (
+from nemo_gym._wire.schema.items import ToolOutputPart
+from nemo_gym._wire.schema.tokens import has_token_fields, list_missing_token_fields, refuse_partial_tokens
+from nemo_gym._wire.schema.wire_model import (
     REFUSED,
     DeferredModel,
     OpenModel,
@@ -26,8 +28,6 @@ from nemo_gym._wire.schema.base import (
     raise_refusal,
     text_or_other,
 )
-from nemo_gym._wire.schema.items import ToolOutputPart
-from nemo_gym._wire.schema.tokens import has_token_fields, list_missing_token_fields, refuse_partial_tokens
 
 __all__ = [
     "NeMoGymChatToolCallsMessage",

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from nemo_gym._wire.schema.base import (
+from nemo_gym._wire.schema.tokens import TokenIDLogProbMixin
+from nemo_gym._wire.schema.wire_model import (
     KeyedPart,
     OpenModel,
     OpenObject,
@@ -20,7 +21,6 @@ from nemo_gym._wire.schema.base import (
     raise_refusal,
     text_or_other,
 )
-from nemo_gym._wire.schema.tokens import TokenIDLogProbMixin
 
 __all__ = [
     "RESPONSES_TO_TRAIN",

@@ -12,17 +12,6 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BeforeValidator
 
-from nemo_gym._wire.schema.base import (
-    REFUSED,
-    DeferredModel,
-    OpenModel,
-    OpenObject,
-    PickBy,
-    SdkTwin,
-    dump_sdk_object,
-    refuse_non_object,
-    text_or_other,
-)
 from nemo_gym._wire.schema.item_unions import NeMoGymResponseInput, NeMoGymResponseOutputItem
 from nemo_gym._wire.schema.items import (
     NeMoGymEasyInputMessage,
@@ -36,6 +25,17 @@ from nemo_gym._wire.schema.tokens import (
     has_token_fields,
     list_missing_token_fields,
     refuse_partial_tokens,
+)
+from nemo_gym._wire.schema.wire_model import (
+    REFUSED,
+    DeferredModel,
+    OpenModel,
+    OpenObject,
+    PickBy,
+    SdkTwin,
+    dump_sdk_object,
+    refuse_non_object,
+    text_or_other,
 )
 
 __all__ = [

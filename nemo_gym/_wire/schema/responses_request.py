@@ -20,8 +20,8 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.schema.base import FastCopyModel, PickByType, raise_refusal, refuse_non_object, text_or_other
 from nemo_gym._wire.schema.item_unions import NeMoGymResponseInput
+from nemo_gym._wire.schema.wire_model import FastCopyModel, PickByType, raise_refusal, refuse_non_object, text_or_other
 
 __all__ = [
     "NeMoGymFunctionToolParam",

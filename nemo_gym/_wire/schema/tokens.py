@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, NotRequired, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.schema.base import SdkTwin, dump_sdk_object, raise_refusal
+from nemo_gym._wire.schema.wire_model import SdkTwin, dump_sdk_object, raise_refusal
 
 __all__ = [
     "REQUIRED_TOKEN_METADATA_FIELDS",

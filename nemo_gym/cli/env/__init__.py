@@ -54,7 +54,7 @@ def start(overrides: list[str]) -> int:
 
 
 def _serve(helper: "RunHelper", offer: "Offer | None") -> int:
-    from nemo_gym._serving.event_loop import interrupt_on_signals
+    from nemo_gym._servers.processes.event_loop import interrupt_on_signals
 
     is_ready = False
     try:
@@ -88,7 +88,7 @@ def prefetch(overrides: list[str]) -> int:
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     import asyncio  # only starting servers needs it
 
-    from nemo_gym._app.plan import build_environments, plan_launch
+    from nemo_gym._servers.launching.placement_plan import build_environments, plan_launch
     from nemo_gym.programs import find_install, install_program
 
     plans = plan_launch(config)

@@ -17,17 +17,17 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
 from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
-from nemo_gym._app.plan import server_folder, venv_settings
-from nemo_gym._catalog.configs import list_visible_servers
-from nemo_gym._checks.contract import Check, Subject, check, list_tools
-from nemo_gym._checks.play import Answer, Table, Turn, parse_turns
+from nemo_gym._authoring.config_catalog import list_visible_servers
+from nemo_gym._authoring.contract_checks import Check, Subject, check, list_tools
+from nemo_gym._authoring.environment_manifest import Reward, read_manifest
+from nemo_gym._authoring.scripted_play import Answer, Table, Turn, parse_turns
 from nemo_gym._data.create_params import KnownSettings
-from nemo_gym._data.rows import BadRow, Offending, RowChecker
-from nemo_gym._scaffold.manifest import Reward, read_manifest
-from nemo_gym._serving.event_loop import run_beside_servers
-from nemo_gym._serving.venvs import plan_venv
-from nemo_gym._util.jsonl import JsonlError, read_rows
-from nemo_gym._util.server_imports import split_server_folder
+from nemo_gym._data.dataset_rows import BadRow, Offending, RowChecker
+from nemo_gym._servers.installing.venvs import plan_venv
+from nemo_gym._servers.launching.placement_plan import server_folder, venv_settings
+from nemo_gym._servers.processes.event_loop import run_beside_servers
+from nemo_gym._util.jsonl_files import JsonlError, read_rows
+from nemo_gym._util.search_root_finder import split_server_folder
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.config import Kind, find_named_config, put_config_first
@@ -126,7 +126,7 @@ def _check_logged(config: DictConfig, shipped: "Shipped", missing_model: str | N
 
 async def _check_server(config: DictConfig, shipped: "Shipped", missing_model: str | None) -> Checked:
     """Start one server and run all checks; a server that does not start fails the first one."""
-    from nemo_gym._app.launch import serve_config  # loads the web server
+    from nemo_gym._servers.launching.launch import serve_config  # loads the web server
 
     class FixedConfigParser(GlobalConfigDictParser):  # servers ask their process for the config
         def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
@@ -239,7 +239,7 @@ class Shipped:
             _, names = split_server_folder(self.folder)
             module = ".".join((*names, "generate_data"))
             process = await asyncio.create_subprocess_exec(
-                *(str(plan.python), "-m", "nemo_gym._checks.solutions", module, str(given), str(out)),
+                *(str(plan.python), "-m", "nemo_gym._authoring.row_solutions", module, str(given), str(out)),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )

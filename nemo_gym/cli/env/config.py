@@ -13,15 +13,15 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.configs import describe_hidden_folders, visible_roots
+from nemo_gym._authoring.config_catalog import describe_hidden_folders, visible_roots
+from nemo_gym._config.config_parser import Resolved, examine
+from nemo_gym._config.config_paths import KeyPath, find_similar_paths, get_value, join_path, split_path
 from nemo_gym._config.interpolation import read_values
 from nemo_gym._config.overrides import override_token
-from nemo_gym._config.parse import Resolved, examine
-from nemo_gym._config.paths import KeyPath, find_similar_paths, get_value, join_path, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import DEFAULT, Given
 from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME
-from nemo_gym._config.secrets import find_secrets, hide_secrets
+from nemo_gym._config.secret_lookup import find_secrets, hide_secrets
 from nemo_gym._config.server_code import ServerCode, check_implementations
 from nemo_gym._config.unread_keys import find_typos
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
@@ -79,7 +79,7 @@ def validate(overrides: list[str]) -> int:
             render.note(note)
         problems.extend(_lint(resolved))
     if settings.manifest is not None:
-        from nemo_gym._scaffold.manifest import read_manifest  # few have a manifest
+        from nemo_gym._authoring.environment_manifest import read_manifest  # few have a manifest
 
         problems.extend(read_manifest(Path(settings.manifest))[1])
     code = 1 if problems else 0

@@ -10,11 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._config.files import find_first, load_file
-from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._config.server_types import list_server_types
-from nemo_gym._scaffold.manifest import Profile, Reward
-from nemo_gym._scaffold.plans import (
+from nemo_gym._authoring.environment_manifest import Profile, Reward
+from nemo_gym._authoring.scaffold_plans import (
     BadName,
     Collection,
     Kind,
@@ -25,7 +22,10 @@ from nemo_gym._scaffold.plans import (
     plan_resources_server,
     write_missing,
 )
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._config.config_files import find_first, load_file
+from nemo_gym._config.overrides import parse_overrides
+from nemo_gym._config.server_types import list_server_types
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.nearest import suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError

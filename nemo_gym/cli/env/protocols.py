@@ -12,9 +12,9 @@ from typing import Literal, get_args
 
 from omegaconf import DictConfig
 
-from nemo_gym._config.ports import reserve_port
+from nemo_gym._config.port_reservation import reserve_port
 from nemo_gym._config.reserved_keys import DEFAULT_HOST
-from nemo_gym._mcp.protocol import URL_PATH
+from nemo_gym._servers.mcp.protocol import URL_PATH
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.check import Shipped, find_resources_servers, find_stand_in
 from nemo_gym.cli.env.run_helper import RunHelper

@@ -20,14 +20,21 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._app.launch import child_spec, inline_spec, release_ports, serve_config, share_config, startup_timeout_s
-from nemo_gym._app.plan import ServerPlan, build_environments, plan_launch
-from nemo_gym._serving.binding import bind
-from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
-from nemo_gym._serving.host import build
-from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate, ServerProcess
-from nemo_gym._serving.venvs import VenvBuildError
-from nemo_gym._util.addresses import reachable_url
+from nemo_gym._servers.http.sockets import bind
+from nemo_gym._servers.installing.venvs import VenvBuildError
+from nemo_gym._servers.launching.launch import (
+    child_spec,
+    inline_spec,
+    release_ports,
+    serve_config,
+    share_config,
+    startup_timeout_s,
+)
+from nemo_gym._servers.launching.placement_plan import ServerPlan, build_environments, plan_launch
+from nemo_gym._servers.processes.event_loop import interrupt_on_signals, run_beside_servers
+from nemo_gym._servers.processes.server_host import build
+from nemo_gym._servers.processes.server_process import ChildSpec, ServerDied, ServerLate, ServerProcess
+from nemo_gym._util.reachable_addresses import reachable_url
 from nemo_gym.cli import render
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (

@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._app.plan import venv_settings
-from nemo_gym._serving.installers import find_uv
-from nemo_gym._serving.venvs import plan_venv
+from nemo_gym._servers.installing.installers import find_uv
+from nemo_gym._servers.installing.venvs import plan_venv
+from nemo_gym._servers.launching.placement_plan import venv_settings
 from nemo_gym._util.nearest import suggest
-from nemo_gym._util.server_imports import COLLECTIONS, SERVER_TYPES, holds_code
+from nemo_gym._util.search_root_finder import COLLECTIONS, SERVER_TYPES, holds_code
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, read_settings

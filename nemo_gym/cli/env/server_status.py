@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import TypeAdapter
 
-from nemo_gym._process.environment import run_token_header
+from nemo_gym._servers.process_environment import run_token_header
 from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import CheckedParser, split_off

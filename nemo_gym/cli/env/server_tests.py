@@ -18,9 +18,24 @@ from omegaconf import DictConfig
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._app.plan import venv_settings
-from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, find_data_problems, run_suite, run_suites
-from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
+from nemo_gym._authoring.server_suites import (
+    NOT_RUN,
+    Suite,
+    SuiteResult,
+    Verdict,
+    find_data_problems,
+    run_suite,
+    run_suites,
+)
+from nemo_gym._servers.installing.venvs import (
+    VenvBuildError,
+    VenvPlan,
+    VenvProgress,
+    VenvSettings,
+    build_all,
+    plan_venv,
+)
+from nemo_gym._servers.launching.placement_plan import venv_settings
 from nemo_gym.cli import render
 from nemo_gym.cli.env.server_folders import ServerFolder, choose_server_folder, list_server_folders
 from nemo_gym.cli.flags import UsageError

@@ -12,11 +12,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._results.rows import read_results, read_reward
+from nemo_gym._results.result_rows import read_results, read_reward
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run_manifest import Counts
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import Export, report, tell_exit_code
 from nemo_gym.cli.eval.servers import choose_agents_to_ask, find_running, reach_servers

@@ -6,16 +6,16 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field
 
-from nemo_gym._reports.task_ranking import rank_tasks
-from nemo_gym._results.aggregate import Requested, aggregate_rollouts, write_aggregates
-from nemo_gym._results.compare import compare as compare_runs
-from nemo_gym._results.compare import explain_tests, make_comparison_table
+from nemo_gym._results.aggregate_files import Requested, aggregate_rollouts, write_aggregates
+from nemo_gym._results.compare_files import compare as compare_runs
+from nemo_gym._results.compare_files import explain_tests, make_comparison_table
 from nemo_gym._results.merge import merge_shards, warn_of_shards
-from nemo_gym._results.profile import write_dataset_profile, write_profile
-from nemo_gym._results.rows import expand_globs, read_rollouts
-from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunFileError, RunPaths
+from nemo_gym._results.profile_files import write_dataset_profile, write_profile
+from nemo_gym._results.result_rows import expand_globs, read_rollouts
+from nemo_gym._rollouts.run_manifest import Counts
+from nemo_gym._rollouts.run_paths import RunFileError, RunPaths
 from nemo_gym._util.garbage import pause_collections
+from nemo_gym._viewer.files.task_ranking import rank_tasks
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import show, summarise
 from nemo_gym.cli.settings import parse_config, read_settings

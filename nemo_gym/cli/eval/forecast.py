@@ -7,8 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._rollouts.run import Run
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.collect import Run
+from nemo_gym._rollouts.outcomes import Row
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import LOCAL
 from nemo_gym.errors import GymError

@@ -14,9 +14,9 @@ from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import INTERRUPTED
 
 if TYPE_CHECKING:
-    from nemo_gym._app.launch import Served
-    from nemo_gym._serving.loop_watch import Blockage
-    from nemo_gym._serving.processes import ServerDied
+    from nemo_gym._servers.launching.launch import Served
+    from nemo_gym._servers.processes.loop_watch import Blockage
+    from nemo_gym._servers.processes.server_process import ServerDied
     from nemo_gym.cli.eval.progress import Screen
 
 # Longer than it takes to notice that a server process, or one of its workers, has died.
@@ -38,7 +38,7 @@ class RunInterrupts:
     """
 
     def __init__(self, control: RunControl, on: "Screen | None") -> None:
-        from nemo_gym._serving.loop_watch import LoopWatch
+        from nemo_gym._servers.processes.loop_watch import LoopWatch
 
         task = asyncio.current_task()
         assert task is not None

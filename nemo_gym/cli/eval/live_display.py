@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from nemo_gym._results.summary import Standing
+from nemo_gym._results.run_summary import Standing
 
 _GAP = 3
 _WIDEST_BAR, _NARROWEST_BAR = 40, 8

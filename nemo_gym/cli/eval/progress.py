@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from nemo_gym._results.summary import RunSummary, Standing
+from nemo_gym._results.run_summary import RunSummary, Standing
 from nemo_gym._rollouts.limiter import Limiter
-from nemo_gym._rollouts.types import Outcome
+from nemo_gym._rollouts.outcomes import Outcome
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym.cli import render
 

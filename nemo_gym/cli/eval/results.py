@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nemo_gym._results.aggregate import (
+from nemo_gym._results.aggregate_files import (
     AgentAggregate,
     Requested,
     aggregate_with,
@@ -19,11 +19,11 @@ from nemo_gym._results.aggregate import (
     make_metric_table,
     write_aggregates,
 )
-from nemo_gym._results.rows import Incidents, strip_row
-from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunPaths, write_error
-from nemo_gym._rollouts.types import Outcome, Scored
-from nemo_gym._util.jsonl import dumps_line, read_rows
+from nemo_gym._results.result_rows import Incidents, strip_row
+from nemo_gym._rollouts.outcomes import Outcome, Scored
+from nemo_gym._rollouts.run_manifest import Counts
+from nemo_gym._rollouts.run_paths import RunPaths, write_error
+from nemo_gym._util.jsonl_files import dumps_line, read_rows
 from nemo_gym.cli import render
 
 if TYPE_CHECKING:  # slow to import, and the commands that only read files do without
@@ -60,7 +60,7 @@ async def report(
     """
     if settings.disable_aggregation:
         return []
-    from nemo_gym._app.rollout_calls import metrics_from_servers
+    from nemo_gym._rollouts.rollout_calls import metrics_from_servers
 
     if requested is None:
         requested = Requested.count_in_files([paths.materialized] if paths.materialized.is_file() else [])

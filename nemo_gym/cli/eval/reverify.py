@@ -9,17 +9,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym._results.reverify import Reverification, choose_output, plan_reverification, require_output
-from nemo_gym._results.summary import RunSummary
+from nemo_gym._results.run_summary import RunSummary
+from nemo_gym._rollouts.collect import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.limiter import FixedLimit
-from nemo_gym._rollouts.paths import RunPaths, lock_run
+from nemo_gym._rollouts.outcomes import OnRetry, Row, Scored, key_of
 from nemo_gym._rollouts.play import Player
-from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
-from nemo_gym._rollouts.types import OnRetry, Row, Scored, key_of
-from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._rollouts.run_paths import RunPaths, lock_run
+from nemo_gym._servers.processes.event_loop import interrupt_on_signals, run_beside_servers
+from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_FACTS
 from nemo_gym.cli import render
@@ -61,7 +61,7 @@ def reverify(overrides: list[str]) -> int:
 
 
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
-    from nemo_gym._app.launch import serve_config
+    from nemo_gym._servers.launching.launch import serve_config
 
     reserve_head_port(config)
     verifiers, control = find_verifiers(config), RunControl()

@@ -7,16 +7,16 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._app.rollout_calls import bound_staleness, find_observer
-from nemo_gym._results.aggregate import Requested
-from nemo_gym._results.summary import RunSummary
+from nemo_gym._results.aggregate_files import Requested
+from nemo_gym._results.run_summary import RunSummary
+from nemo_gym._rollouts.collect import CollectSettings, Run, RunIdentity, collect, plan_or_resume
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
-from nemo_gym._rollouts.manifest import read_git_state
-from nemo_gym._rollouts.paths import RunPaths, lock_run
-from nemo_gym._rollouts.run import CollectSettings, Run, RunIdentity, collect, plan_or_resume
-from nemo_gym._rollouts.types import Outcome
-from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
+from nemo_gym._rollouts.outcomes import Outcome
+from nemo_gym._rollouts.rollout_calls import bound_staleness, find_observer
+from nemo_gym._rollouts.run_manifest import read_git_state
+from nemo_gym._rollouts.run_paths import RunPaths, lock_run
+from nemo_gym._servers.processes.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._transport.failures import describe_error_with_place
 from nemo_gym._util.garbage import collect_rarely, skip_collection_at_exit
 from nemo_gym.cli import render

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, play_with_agents, post_with
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.dispatch import Play
+from nemo_gym._rollouts.outcomes import OnRetry
 from nemo_gym._rollouts.play import Witness
-from nemo_gym._rollouts.types import OnRetry
+from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, play_with_agents, post_with
 from nemo_gym._util.nearest import did_you_mean
-from nemo_gym._util.open_files import allow_open_files
+from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.settings import EvalRunConfig
 from nemo_gym.cli.settings import reserve_head_port
@@ -22,8 +22,8 @@ from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
-    from nemo_gym._app.launch import Served
-    from nemo_gym._serving.policy_version import RunVersion
+    from nemo_gym._servers.launching.launch import Served
+    from nemo_gym._servers.policy_versions.announcing import RunVersion
     from nemo_gym.cli.eval.interrupts import RunInterrupts
 
 _OTHER_FILES = 512
@@ -52,8 +52,8 @@ async def reach_servers(
     config: DictConfig, settings: EvalRunConfig, running: ServerClient | None
 ) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
     """Yield a client for the servers: `running`, or the config's own, which run while the context lasts."""
-    from nemo_gym._app.launch import serve_config, wait_for_models
-    from nemo_gym._process.http_session import close_global_aiohttp_client
+    from nemo_gym._servers.http_session import close_global_aiohttp_client
+    from nemo_gym._servers.launching.launch import serve_config, wait_for_models
 
     if running is not None:
         try:
@@ -95,8 +95,8 @@ async def open_play(
             explain_lateness=interrupts.explain_lateness,
         )
         return
-    from nemo_gym._app.rollout_worker import WorkerOrders
-    from nemo_gym._app.workers import list_hosted, open_workers
+    from nemo_gym._rollouts.workers.rollout_worker import WorkerOrders
+    from nemo_gym._rollouts.workers.run_workers import list_hosted, open_workers
 
     orders = WorkerOrders(
         hosted=list_hosted(config),
@@ -116,7 +116,7 @@ def choose_agents_to_ask(client: ServerClient, served: "Served | None") -> froze
         return None
     if served.has_lost_one:
         return frozenset()  # an agent may have to call the dead one
-    from nemo_gym._app.launch import agents_to_ask
+    from nemo_gym._servers.launching.launch import agents_to_ask
 
     return agents_to_ask(client.global_config_dict)
 

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.jsonl_files import read_rows
 from tests.support.fake_hub import hub as hub  # a fixture
 from tests.support.in_process import said_by
 from tests.support.small_servers import free_port

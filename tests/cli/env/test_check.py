@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nemo_gym import global_config
-from nemo_gym._checks import contract
+from nemo_gym._authoring import contract_checks as contract
 from nemo_gym.cli.main import run_command
 
 APP = """

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym._serving.venvs import VenvBuildError
+from nemo_gym._servers.installing.venvs import VenvBuildError
 from nemo_gym.cli.env import run_helper
 from nemo_gym.cli.env.run_helper import DryRunFailed, show_plan
 from nemo_gym.errors import ConfigError, GymError

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._checks.suites import find_data_problems
-from nemo_gym._scaffold.manifest import read_manifest
-from nemo_gym._scaffold.plans import BadName, check_name
+from nemo_gym._authoring.environment_manifest import read_manifest
+from nemo_gym._authoring.scaffold_plans import BadName, check_name
+from nemo_gym._authoring.server_suites import find_data_problems
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import run_command
 from nemo_gym.server_utils import get_response_json

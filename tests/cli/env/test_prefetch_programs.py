@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.cli.main import run_command
-from tests.serving.wheelhouse import add_wheel
+from tests.servers.wheelhouse import add_wheel
 
 CONFIG = """
 mine:

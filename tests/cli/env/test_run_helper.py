@@ -7,7 +7,7 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from nemo_gym._util.addresses import reachable_host
+from nemo_gym._util.reachable_addresses import reachable_host
 from nemo_gym.cli.env import RunHelper
 from nemo_gym.server_utils import ServerInstanceDisplayConfig
 from tests.support import warm_start

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
-from nemo_gym._checks.suites import Suite, SuiteResult, run_suite
+from nemo_gym._authoring.server_suites import Suite, SuiteResult, run_suite
 from nemo_gym.cli import legacy
 from nemo_gym.cli.env import server_folders, server_tests
 from nemo_gym.cli.main import run_command

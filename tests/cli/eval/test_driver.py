@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.cli.eval.driver import count_driven, drive, load_driver
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import RolloutCollectionConfig

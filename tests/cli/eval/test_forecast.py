@@ -5,8 +5,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.run import Run
+from nemo_gym._rollouts.collect import Run
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.cli.eval.forecast import describe, tell_duration
 from nemo_gym.errors import GymError
 

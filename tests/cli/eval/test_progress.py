@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._results.aggregate import make_metric_table
-from nemo_gym._results.summary import RunSummary, Standing
+from nemo_gym._bench.fake_endpoint import running
+from nemo_gym._bench.fake_replies import Settings
+from nemo_gym._results.aggregate_files import make_metric_table
+from nemo_gym._results.run_summary import RunSummary, Standing
 from nemo_gym._rollouts.limiter import FixedLimit
-from nemo_gym._rollouts.types import Failed, Outcome, Scored
+from nemo_gym._rollouts.outcomes import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
-from nemo_gym._util.jsonl import write_rows
+from nemo_gym._util.jsonl_files import write_rows
 from nemo_gym.cli.eval.progress import open_screen, show_progress
-from perf.fake_endpoint import Settings, running
 from tests.support.measured import aggregate_files
 from tests.support.terminal import OnTerminal, Screen, ScreenStream
 

@@ -3,11 +3,11 @@
 
 import pytest
 
-from nemo_gym._results.aggregate import write_aggregates
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Failed, Scored
+from nemo_gym._results.aggregate_files import write_aggregates
+from nemo_gym._rollouts.outcomes import Failed, Scored
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._transport.failures import Failure
-from nemo_gym._util.jsonl import write_rows
+from nemo_gym._util.jsonl_files import write_rows
 from nemo_gym.cli.eval.results import keep_scores
 from tests.support.measured import aggregate_files
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from nemo_gym._execution.inside.containment import remove_folder
+from nemo_gym._isolation.inside.containment import remove_folder
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
     SandboxConfigError,

@@ -21,10 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-from nemo_gym._execution import supervisor
-from nemo_gym._execution.inside.containment import remove_folder
-from nemo_gym._execution.inside.kernel_rules import build_namespace_filter
-from nemo_gym._execution.isolation import Isolation, choose_isolation
+from nemo_gym._isolation import command_supervisor as supervisor
+from nemo_gym._isolation.inside.containment import remove_folder
+from nemo_gym._isolation.inside.kernel_rules import build_namespace_filter
+from nemo_gym._isolation.isolation import Isolation, choose_isolation
 from nemo_gym.sandbox.providers.base import (
     KILLED_RETURN_CODE,
     SandboxConfigError,

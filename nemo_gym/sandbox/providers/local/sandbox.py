@@ -2,7 +2,7 @@
 """A sandbox on this machine: where its files are, and what its commands see of the machine.
 
 With bubblewrap or `rlimits` they see a read-only system and the sandbox's own folders, and no network: see
-`nemo_gym._execution.isolation`. With `none` there are only the supervisor's limits: commands can use the machine's
+`nemo_gym._isolation.isolation`. With `none` there are only the supervisor's limits: commands can use the machine's
 files and networks with the rights of their user.
 """
 
@@ -20,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from nemo_gym._execution.inside.containment import remove_folder
-from nemo_gym._execution.isolation import ETC_FILES, Isolation, build_bubblewrap_prefix, list_system_paths
+from nemo_gym._isolation.inside.containment import remove_folder
+from nemo_gym._isolation.isolation import ETC_FILES, Isolation, build_bubblewrap_prefix, list_system_paths
 
 LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which servers run in this process, and what an app must offer for its handlers to be called directly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from nemo_gym._servers.direct_calls.response import InProcessResponse
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+CURRENT_SERVER: ContextVar[str | None] = ContextVar("nemo_gym_current_server", default=None)
+"""The server that the running code works for: what it prints is that server's output."""
+
+
+class InProcessCall(NamedTuple):
+    """One call to a handler, with the values its caller gave."""
+
+    server_name: str | None
+    method: str
+    url: str
+    path: str
+    address: tuple[str, int]
+    json: Any
+    headers: Mapping[str, str] | None
+    cookies: Mapping[str, Any] | None
+    timeout_s: float
+
+
+class FastPath(Protocol):
+    """The path to one handler, bypassing the middleware around it."""
+
+    def answer(self, call: InProcessCall) -> Coroutine[Any, Any, InProcessResponse]:
+        """Call the handler and return its reply; if it raises, return the reply of the whole app.
+
+        Raise ServerDeadlineExceeded if that takes longer than the call may take.
+        """
+
+
+@runtime_checkable
+class FastPathApp(Protocol):
+    """An app that knows which of its handlers can be called directly."""
+
+    def find_fast_path(self, method: str, path: str) -> FastPath | None:
+        """Return the path to the handler of `path`; None if a request must pass through the whole app."""
+
+
+class NamedApp:
+    """Runs an app as the server `name`: what it prints meanwhile is that server's output."""
+
+    def __init__(self, app: App, name: str) -> None:
+        self.app, self.name = app, name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with work_for(self.name):
+            await self.app(scope, receive, send)
+
+
+@contextmanager
+def work_for(name: str) -> Iterator[None]:
+    """Attribute what is printed inside to the server `name`."""
+    token = CURRENT_SERVER.set(name)
+    try:
+        yield
+    finally:
+        CURRENT_SERVER.reset(token)
+
+
+class HostedApp(NamedTuple):
+    """An app of this process, and the loop it runs on."""
+
+    app: App
+    loop: asyncio.AbstractEventLoop
+    name: str | None
+    find_fast_path: Callable[[str, str], FastPath | None]
+
+
+_hosted: dict[tuple[str, int], HostedApp] = {}
+
+
+def host_app(host: str, port: int, app: App) -> None:
+    """Let calls from the running loop to `host:port` go directly into `app`."""
+    inner, name = (app.app, app.name) if isinstance(app, NamedApp) else (app, None)
+    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_no_fast_path
+    _hosted[host, port] = HostedApp(app, asyncio.get_running_loop(), name, find_fast_path)
+
+
+def _find_no_fast_path(method: str, path: str) -> None:
+    return None
+
+
+def unhost_app(host: str, port: int) -> None:
+    """Forget the app of `host:port`."""
+    _hosted.pop((host, port), None)
+
+
+def find_app(host: str, port: int) -> HostedApp | None:
+    """Return the app behind `host:port` if it runs on the current event loop."""
+    hosted = _hosted.get((host, port))
+    return hosted if hosted and hosted.loop is asyncio.get_running_loop() else None
+
+
+def is_in_this_process(host: str, port: int) -> bool:
+    """Return whether the app behind `host:port` runs in this process, on any event loop."""
+    return (host, port) in _hosted

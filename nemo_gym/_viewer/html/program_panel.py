@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program's work as HTML: what it changed, its side calls, how it ended, what it kept.
+
+All of it is text that a program or a model wrote, and may be long: each part has limited room on a page.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from nemo_gym._viewer.files.program_work import ChangedFile, ProgramBranch, ProgramEnding, ProgramWork
+from nemo_gym._viewer.files.reward_explanation import shorten
+from nemo_gym._viewer.html.blocks import MOST_TEXT, render_block
+from nemo_gym._viewer.html.elements import Html, element, fold, join, soft
+from nemo_gym._viewer.html.token_panel import render_tokens
+
+_LINE_COST = 40
+"""A line costs a page as much as this many characters."""
+_LINES_OPEN = 200
+"""A diff of up to this many lines is shown unfolded."""
+_MOST_SAID = 5 * MOST_TEXT
+_CALLS_NAMED = 6
+_PEEK = 90
+
+
+def render_changes(changes: Sequence[ChangedFile]) -> Html:
+    """Render a diff, with a fold for each file."""
+    heading = element("h2", "What the program changed")
+    if not changes:
+        return join([heading, soft("No file of the workspace.")])
+    room, opened = MOST_TEXT, sum(len(file.lines) for file in changes) <= _LINES_OPEN
+    folds: list[Html] = []
+    for file in changes:
+        if room < 0:
+            folds.append(soft(f"{len(changes) - len(folds):,} more files are in the raw JSON."))
+            break
+        kept = 0
+        for _, line in file.lines:
+            room -= len(line) + _LINE_COST
+            if room < 0:
+                break
+            kept += 1
+        folds.append(_render_changed_file(file, kept, opened))
+    return join([heading, element("div", *folds, class_="ngv-folds")])
+
+
+def render_branches(branches: Sequence[ProgramBranch]) -> Html:
+    """Render the calls beside the main line, each chain of them as a conversation in a fold."""
+    folds, room = [], _MOST_SAID
+    for branch in branches:
+        room -= sum(len(block.text) for block in branch.blocks[branch.n_shared :])
+        content = _render_branch(branch) if room >= 0 else [soft("What was said is in the raw JSON.")]
+        folds.append(fold(_title_branch(branch), *content))
+    note = soft(
+        "Calls that the answer does not build on: titles, sub-agents, what came before a summary, and the like."
+    )
+    return join(
+        [element("h2", f"Beside the main line ({len(folds)})"), note, element("div", *folds, class_="ngv-folds")]
+    )
+
+
+def render_program(work: ProgramWork, *, has_failed: bool) -> Html | None:
+    """Render how the program ended and the files that were kept; for a failed one, unfold what it printed to stderr."""
+    folds = []
+    if work.ending is not None:
+        for name, text in work.ending.printed:
+            shown = element("pre", text[-MOST_TEXT:])
+            folds.append(fold(f"The end of {name}", shown, opened=has_failed and name == "stderr"))
+    if work.artifacts:
+        folds.append(fold(f"Artifacts ({len(work.artifacts)})", *_render_artifacts(work.artifacts)))
+    facts = _render_ending(work.ending) if work.ending is not None else None
+    if facts is None and not folds:
+        return None
+    return join([element("h2", "The program"), facts, element("div", *folds, class_="ngv-folds") if folds else None])
+
+
+def _render_changed_file(file: ChangedFile, kept: int, opened: bool) -> Html:
+    spans = [
+        element("span", "".join(f"{line}\n" for _, line in lines), class_=f"ngv-{kind}")
+        for kind, lines in groupby(file.lines[:kept], key=lambda one: one[0])
+    ]
+    counts = [
+        element("span", f"{sign}{n:,}", class_=f"ngv-badge {mood}")
+        for sign, n, mood in (("+", file.count("added"), "good"), ("−", file.count("removed"), "bad"))
+        if n
+    ]
+    title = join([element("span", file.name, class_="ngv-path"), *counts])
+    cut = len(file.lines) - kept
+    note = soft(f"{cut:,} more lines are in the raw JSON.") if cut else None
+    return fold(title, element("pre", *spans, class_="ngv-patch"), note, opened=opened)
+
+
+def _title_branch(branch: ProgramBranch) -> Html:
+    calls = branch.calls
+    if len(calls) > _CALLS_NAMED:
+        label = f"{len(calls):,} calls, {calls[0]} to {calls[-1]}"
+    else:
+        label = f"{'Calls' if len(calls) > 1 else 'Call'} {', '.join(map(str, calls)) or 'without a number'}"
+    after = "starts fresh" if branch.begins_after is None else f"continues call {branch.begins_after}"
+    own = branch.blocks[branch.n_shared :]
+    asked = next((block.text for block in reversed(own) if block.kind == "user" and not block.generated), "")
+    peek = element("span", shorten(asked, _PEEK), class_="ngv-soft") if asked else None
+    return join([label, element("span", after, class_="ngv-badge"), peek])
+
+
+def _render_branch(branch: ProgramBranch) -> Iterator[Html]:
+    if n := branch.n_shared:
+        first = "Its first item is that" if n == 1 else f"Its first {n:,} items are those"
+        yield soft(f"{first} of the main line.")
+    own = branch.blocks[branch.n_shared :]
+    for heading, name, generated in (("Prompt", "ngv-given", False), ("What the model did", "ngv-made", True)):
+        blocks = [render_block(block) for block in own if block.generated is generated]
+        if blocks:
+            yield element("div", element("h3", heading), *blocks, class_=name)
+    if branch.tokens is not None:
+        yield fold(f"Tokens ({len(branch.tokens.tokens):,})", element("div", render_tokens(branch.tokens)))
+
+
+def _render_ending(ending: ProgramEnding) -> Html:
+    code = ending.exit_code
+    facts = {"exit code": "none: it was ended" if code is None else str(code)}
+    if ending.seconds is not None:
+        facts["time"] = f"{ending.seconds:.1f} s"
+    if ending.n_calls is not None:
+        facts["model calls"] = f"{ending.n_calls:,}"
+    shown = [element("span", f"{name} ", element("b", value)) for name, value in facts.items()]
+    return element("div", *shown, class_="ngv-facts")
+
+
+def _render_artifacts(artifacts: Mapping[str, str]) -> Iterator[Html]:
+    room = _MOST_SAID
+    for name, text in artifacts.items():
+        shown = text[: min(room, MOST_TEXT)]
+        room -= len(shown)
+        cut = len(text) - len(shown)
+        note = soft(f"{cut:,} more characters are in the raw JSON.") if cut else None
+        title = join([element("span", name, class_="ngv-path"), element("span", f"{len(text):,}", class_="ngv-badge")])
+        yield fold(title, element("pre", shown) if shown else None, note)
