@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest as AnthropicMessagesRequest
-from nemo_gym._wire.converters.anthropic import convert_request, convert_response
+from nemo_gym._wire.converters.anthropic import (
+    AnthropicMessagesRequest as AnthropicMessagesRequest,
+    convert_request,
+    convert_response,
+)
 from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 

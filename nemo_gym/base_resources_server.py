@@ -10,8 +10,14 @@ from typing import Annotated, Any, ClassVar
 from fastapi import FastAPI
 from pydantic import AfterValidator, BaseModel
 
-from nemo_gym._servers.mcp.protocol import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
-from nemo_gym._servers.mcp.protocol import MCPServerMetadata as MCPServerMetadata
+from nemo_gym._servers.mcp.protocol import (
+    METADATA_KEY,
+    RESERVED_TOOL_NAMES,
+    SESSION_TOKEN_HEADER,
+    MCPCatchall,
+    MCPServerMetadata as MCPServerMetadata,
+    MCPTool,
+)
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
 from nemo_gym.failure_kinds import validate_failure_kind

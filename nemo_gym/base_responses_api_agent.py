@@ -8,8 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import Body as Body
-from fastapi import FastAPI, Request
+from fastapi import Body as Body, FastAPI, Request
 
 from nemo_gym._servers.policy_versions.announcing import VersionCell
 from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from fastapi import Body as Body
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import Body as Body, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
@@ -28,8 +27,7 @@ from nemo_gym._servers.http.kept_responses import KeptResponses, list_input_item
 from nemo_gym._servers.policy_versions.announcing import VersionCell
 from nemo_gym._servers.policy_versions.marks import mark_answer, pick_marks
 from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
-from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
-from nemo_gym._transport.failures import FailureKind, build_failure
+from nemo_gym._transport.failures import HEADER as FAILURE_HEADER, FailureKind, build_failure
 from nemo_gym._util.rollout_paths import ROLLOUT_ID
 from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
 from nemo_gym._wire.schema.format_errors import (

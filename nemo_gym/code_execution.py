@@ -21,11 +21,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from nemo_gym._isolation.isolation import Isolation
-from nemo_gym._isolation.lent_workers import ClosablePool, Slots, WorkerDied
-from nemo_gym._isolation.lent_workers import PoolClosed as PoolClosed
-from nemo_gym._isolation.lent_workers import PoolFull as PoolFull
-from nemo_gym._isolation.lent_workers import SandboxLost as SandboxLost
-from nemo_gym._isolation.lent_workers import SandboxUnavailable as SandboxUnavailable
+from nemo_gym._isolation.lent_workers import (
+    ClosablePool,
+    PoolClosed as PoolClosed,
+    PoolFull as PoolFull,
+    SandboxLost as SandboxLost,
+    SandboxUnavailable as SandboxUnavailable,
+    Slots,
+    WorkerDied,
+)
 from nemo_gym._isolation.sandbox_workers import SandboxSetup, SandboxWorker, choose_code_isolation, compute_patience
 
 LOG = logging.getLogger(__name__)

@@ -9,54 +9,66 @@ import sys
 import warnings
 from typing import Any, Literal
 
-from omegaconf import DictConfig as DictConfig
-from omegaconf import OmegaConf as OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic import TypeAdapter as TypeAdapter
-from pydantic import ValidationError as ValidationError
+from omegaconf import DictConfig as DictConfig, OmegaConf as OmegaConf
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter as TypeAdapter,
+    ValidationError as ValidationError,
+    model_validator,
+)
 
 from nemo_gym._config.config_help import write_help
-from nemo_gym._config.dataset_types import BenchmarkDatasetConfig as BenchmarkDatasetConfig
-from nemo_gym._config.dataset_types import DatasetConfig as DatasetConfig
-from nemo_gym._config.dataset_types import DatasetSource as DatasetSource
-from nemo_gym._config.dataset_types import DatasetType as DatasetType
-from nemo_gym._config.dataset_types import GitlabDatasetSource as GitlabDatasetSource
-from nemo_gym._config.dataset_types import HuggingFaceDatasetSource as HuggingFaceDatasetSource
-from nemo_gym._config.dataset_types import JsonlDatasetGitlabIdentifer as JsonlDatasetGitlabIdentifer
-from nemo_gym._config.dataset_types import JsonlDatasetHuggingFaceIdentifer as JsonlDatasetHuggingFaceIdentifer
-from nemo_gym._config.server_types import AgentServerRef as AgentServerRef
-from nemo_gym._config.server_types import BaseRunServerConfig as BaseRunServerConfig
-from nemo_gym._config.server_types import BaseRunServerInstanceConfig as BaseRunServerInstanceConfig
-from nemo_gym._config.server_types import BaseRunServerTypeConfig as BaseRunServerTypeConfig
-from nemo_gym._config.server_types import BaseServerConfig as BaseServerConfig
-from nemo_gym._config.server_types import Domain as Domain
-from nemo_gym._config.server_types import ModelServerRef as ModelServerRef
-from nemo_gym._config.server_types import ResourcesServerInstanceConfig as ResourcesServerInstanceConfig
-from nemo_gym._config.server_types import ResourcesServerRef as ResourcesServerRef
-from nemo_gym._config.server_types import ResourcesServerTypeConfig as ResourcesServerTypeConfig
-from nemo_gym._config.server_types import ResponsesAPIAgentServerInstanceConfig as ResponsesAPIAgentServerInstanceConfig
-from nemo_gym._config.server_types import ResponsesAPIAgentServerTypeConfig as ResponsesAPIAgentServerTypeConfig
-from nemo_gym._config.server_types import ResponsesAPIModelServerInstanceConfig as ResponsesAPIModelServerInstanceConfig
-from nemo_gym._config.server_types import ResponsesAPIModelServerTypeConfig as ResponsesAPIModelServerTypeConfig
-from nemo_gym._config.server_types import ServerInstanceConfig as ServerInstanceConfig
-from nemo_gym._config.server_types import ServerInstanceConfigTypeAdapter as ServerInstanceConfigTypeAdapter
-from nemo_gym._config.server_types import ServerRef as ServerRef
-from nemo_gym._config.server_types import ServerRefTypeAdapter as ServerRefTypeAdapter
-from nemo_gym._config.server_types import is_almost_server as is_almost_server
-from nemo_gym._config.server_types import is_server_ref as is_server_ref
-from nemo_gym._config.server_types import maybe_get_server_instance_config as maybe_get_server_instance_config
-from nemo_gym._util.rollout_paths import ROLLOUT_PATH_PREFIX as ROLLOUT_PATH_PREFIX
-from nemo_gym._util.rollout_paths import TOKEN_CAPTURE_PATH_SEGMENT as TOKEN_CAPTURE_PATH_SEGMENT
-from nemo_gym.errors import AlmostServerError as AlmostServerError
-from nemo_gym.errors import ConfigError as ConfigError
-from nemo_gym.errors import ConfigInterpolationError as ConfigInterpolationError
-from nemo_gym.errors import ConfigMissingValuesError as ConfigMissingValuesError
-from nemo_gym.errors import ConfigPathNotFoundError as ConfigPathNotFoundError
-from nemo_gym.errors import ConfigProblems as ConfigProblems
-from nemo_gym.errors import InheritPathNotFoundError as InheritPathNotFoundError
-from nemo_gym.errors import MalformedConfigPathsError as MalformedConfigPathsError
-from nemo_gym.errors import NoServerInstancesError as NoServerInstancesError
-from nemo_gym.errors import ServerRefNotFoundError as ServerRefNotFoundError
+from nemo_gym._config.dataset_types import (
+    BenchmarkDatasetConfig as BenchmarkDatasetConfig,
+    DatasetConfig as DatasetConfig,
+    DatasetSource as DatasetSource,
+    DatasetType as DatasetType,
+    GitlabDatasetSource as GitlabDatasetSource,
+    HuggingFaceDatasetSource as HuggingFaceDatasetSource,
+    JsonlDatasetGitlabIdentifer as JsonlDatasetGitlabIdentifer,
+    JsonlDatasetHuggingFaceIdentifer as JsonlDatasetHuggingFaceIdentifer,
+)
+from nemo_gym._config.server_types import (
+    AgentServerRef as AgentServerRef,
+    BaseRunServerConfig as BaseRunServerConfig,
+    BaseRunServerInstanceConfig as BaseRunServerInstanceConfig,
+    BaseRunServerTypeConfig as BaseRunServerTypeConfig,
+    BaseServerConfig as BaseServerConfig,
+    Domain as Domain,
+    ModelServerRef as ModelServerRef,
+    ResourcesServerInstanceConfig as ResourcesServerInstanceConfig,
+    ResourcesServerRef as ResourcesServerRef,
+    ResourcesServerTypeConfig as ResourcesServerTypeConfig,
+    ResponsesAPIAgentServerInstanceConfig as ResponsesAPIAgentServerInstanceConfig,
+    ResponsesAPIAgentServerTypeConfig as ResponsesAPIAgentServerTypeConfig,
+    ResponsesAPIModelServerInstanceConfig as ResponsesAPIModelServerInstanceConfig,
+    ResponsesAPIModelServerTypeConfig as ResponsesAPIModelServerTypeConfig,
+    ServerInstanceConfig as ServerInstanceConfig,
+    ServerInstanceConfigTypeAdapter as ServerInstanceConfigTypeAdapter,
+    ServerRef as ServerRef,
+    ServerRefTypeAdapter as ServerRefTypeAdapter,
+    is_almost_server as is_almost_server,
+    is_server_ref as is_server_ref,
+    maybe_get_server_instance_config as maybe_get_server_instance_config,
+)
+from nemo_gym._util.rollout_paths import (
+    ROLLOUT_PATH_PREFIX as ROLLOUT_PATH_PREFIX,
+    TOKEN_CAPTURE_PATH_SEGMENT as TOKEN_CAPTURE_PATH_SEGMENT,
+)
+from nemo_gym.errors import (
+    AlmostServerError as AlmostServerError,
+    ConfigError as ConfigError,
+    ConfigInterpolationError as ConfigInterpolationError,
+    ConfigMissingValuesError as ConfigMissingValuesError,
+    ConfigPathNotFoundError as ConfigPathNotFoundError,
+    ConfigProblems as ConfigProblems,
+    InheritPathNotFoundError as InheritPathNotFoundError,
+    MalformedConfigPathsError as MalformedConfigPathsError,
+    NoServerInstancesError as NoServerInstancesError,
+    ServerRefNotFoundError as ServerRefNotFoundError,
+)
 
 AGENT_REF_KEY = "agent_ref"
 

@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from nemo_gym._isolation.cpu_workers import CpuWorker, Template, pack_call
-from nemo_gym._isolation.lent_workers import ClosablePool, Slots
-from nemo_gym._isolation.lent_workers import PoolClosed as PoolClosed
-from nemo_gym._isolation.lent_workers import PoolFull as PoolFull
-from nemo_gym._isolation.lent_workers import WorkerDied as WorkerDied
+from nemo_gym._isolation.lent_workers import (
+    ClosablePool,
+    PoolClosed as PoolClosed,
+    PoolFull as PoolFull,
+    Slots,
+    WorkerDied as WorkerDied,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")

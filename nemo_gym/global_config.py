@@ -20,15 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
 from nemo_gym._config import (
     config_files as files,
-)
-from nemo_gym._config import (
     interpolation,
     overrides,
-)
-from nemo_gym._config import (
     secret_lookup as secrets,
-)
-from nemo_gym._config import (
     server_blocks as servers,
 )
 from nemo_gym._config.config_parser import Resolved, Sources, resolve
@@ -51,17 +45,19 @@ from nemo_gym._config.server_types import SERVER_TYPES, list_server_types
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
-from nemo_gym._util.row_keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
-from nemo_gym._util.row_keys import NG_CUT_OFF_KEY as NG_CUT_OFF_KEY
-from nemo_gym._util.row_keys import NG_TOOL_ERRORS_KEY as NG_TOOL_ERRORS_KEY
-from nemo_gym._util.row_keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
-from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME
-from nemo_gym._util.row_keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
-from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
-from nemo_gym._util.row_keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
-from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
-from nemo_gym._util.row_keys import TASK_SOURCE_KEY_NAME as TASK_SOURCE_KEY_NAME
+from nemo_gym._util.row_keys import (
+    AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME,
+    NG_CUT_OFF_KEY as NG_CUT_OFF_KEY,
+    NG_TOOL_ERRORS_KEY as NG_TOOL_ERRORS_KEY,
+    RESPONSE_KEY_NAME as RESPONSE_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME,
+    SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME,
+    TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME,
+    TASK_SOURCE_KEY_NAME as TASK_SOURCE_KEY_NAME,
+)
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
 from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
 

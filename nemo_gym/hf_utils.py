@@ -14,14 +14,17 @@ from typing import Any
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import hub_download, hub_upload
-from nemo_gym._data.hub import Hub as Hub
-from nemo_gym._data.hub import HubError as HubError
-from nemo_gym._data.hub import find_domain, make_collection_name, make_repository_name, name_server
+from nemo_gym._data.hub import (
+    Hub as Hub,
+    HubError as HubError,
+    find_domain,
+    make_collection_name,
+    make_repository_name,
+    name_server,
+)
 from nemo_gym._data.hub_rows import iter_json_lines
 from nemo_gym._data.hub_splits import is_data_file
-from nemo_gym._data.hub_upload import Destination as Destination
-from nemo_gym._data.hub_upload import Uploaded as Uploaded
-from nemo_gym._data.hub_upload import check_rows as check_rows
+from nemo_gym._data.hub_upload import Destination as Destination, Uploaded as Uploaded, check_rows as check_rows
 from nemo_gym._util.jsonl_files import loads_line
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.config_types import (

@@ -17,9 +17,15 @@ from starlette.routing import Route
 from nemo_gym._servers.http.session_cookie import session_cookie
 from nemo_gym._servers.mcp.harvest import check_tools, harvest_tools, read_tool
 from nemo_gym._servers.mcp.mcp_endpoint import McpEndpoint, SessionEndpoints
-from nemo_gym._servers.mcp.protocol import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata, ToolResult, ToolSession
-from nemo_gym._servers.mcp.protocol import MCPCatchall as MCPCatchall
-from nemo_gym._servers.mcp.protocol import MCPTool as MCPTool
+from nemo_gym._servers.mcp.protocol import (
+    SESSION_TOKEN_HEADER,
+    URL_PATH,
+    MCPCatchall as MCPCatchall,
+    MCPServerMetadata,
+    MCPTool as MCPTool,
+    ToolResult,
+    ToolSession,
+)
 from nemo_gym._servers.mcp.session import Grant, GrantSigner, ToolRunner
 from nemo_gym._servers.process_environment import derive_run_secret, own_secret
 from nemo_gym._transport.http_calls import SessionSettings

@@ -40,8 +40,7 @@ from nemo_gym._wire.schema.replies import *  # noqa: F403
 from nemo_gym._wire.schema.responses_request import *  # noqa: F403
 from nemo_gym._wire.schema.tokens import *  # noqa: F403
 from nemo_gym.errors import ServerCallError
-from nemo_gym.server_utils import MAX_NUM_TRIES as MAX_NUM_TRIES
-from nemo_gym.server_utils import get_response_json, raise_for_status, request
+from nemo_gym.server_utils import MAX_NUM_TRIES as MAX_NUM_TRIES, get_response_json, raise_for_status, request
 
 __all__ = [
     "MAX_NUM_TRIES",

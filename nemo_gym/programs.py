@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import CACHE_DIR
 from nemo_gym._servers.installing import program_store
-from nemo_gym._servers.installing.program_store import InstalledProgram as InstalledProgram
-from nemo_gym._servers.installing.program_store import ProgramInstallError as ProgramInstallError
+from nemo_gym._servers.installing.program_store import (
+    InstalledProgram as InstalledProgram,
+    ProgramInstallError as ProgramInstallError,
+)
 
 INSTALL_KEY = "install"
 """The key of an agent's block that lists the packages it needs."""

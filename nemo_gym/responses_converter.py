@@ -18,9 +18,11 @@ from nemo_gym._wire.converters import from_chat, to_chat
 from nemo_gym._wire.converters.from_chat import read_usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
 from nemo_gym._wire.converters.to_chat import ResponsesConverterState as ResponsesConverterState
 from nemo_gym._wire.schema.chat_request import NeMoGymChatCompletionCreateParamsNonStreaming
-from nemo_gym._wire.schema.format_errors import InvalidModelReply as InvalidModelReply
-from nemo_gym._wire.schema.format_errors import explain_unanswered_completion as explain_unanswered_completion
-from nemo_gym._wire.schema.format_errors import explain_unanswered_response as explain_unanswered_response
+from nemo_gym._wire.schema.format_errors import (
+    InvalidModelReply as InvalidModelReply,
+    explain_unanswered_completion as explain_unanswered_completion,
+    explain_unanswered_response as explain_unanswered_response,
+)
 from nemo_gym._wire.schema.item_unions import ITEM_TYPES
 from nemo_gym._wire.schema.replies import NeMoGymChatCompletion, NeMoGymChoice, NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import Field
 
-from nemo_gym._results.metrics import grouped_metrics as _aggregate
-from nemo_gym._results.metrics import task_profile as _profile
+from nemo_gym._results.metrics import grouped_metrics as _aggregate, task_profile as _profile
 from nemo_gym._results.metrics.describe import mean
 from nemo_gym._results.metrics.pass_at_k import (
     AVERAGE,

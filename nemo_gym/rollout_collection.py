@@ -54,14 +54,20 @@ from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl_files import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.off_the_loop import AsFinished
-from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, REWARD_KEY_NAME
-from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
-from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
-from nemo_gym._util.row_keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
+from nemo_gym._util.row_keys import (
+    MASK_SAMPLE_KEY,
+    NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY,
+    NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY,
+    NG_TERMINAL_KEY as NG_TERMINAL_KEY,
+    REWARD_KEY_NAME,
+)
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
 from nemo_gym.errors import ConfigError, GymError, RolloutFailure
-from nemo_gym.global_config import AGENT_REF_KEY_NAME, RESPONSE_KEY_NAME
-from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
+from nemo_gym.global_config import (
+    AGENT_REF_KEY_NAME,
+    RESPONSE_KEY_NAME,
+    get_global_config_dict as get_global_config_dict,
+)
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient, setup_server_client

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How servers run and call each other: the client side, and the base classes of every server.
 
-Calls have a deadline and a bounded number of attempts. `nemo_gym.cli` and `nemo_gym._servers` start, watch and stop
-sets of servers.
+Calls have a deadline and a bounded number of attempts. `nemo_gym._servers` starts, watches and stops servers.
 """
 
 import inspect
@@ -22,30 +21,31 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 
 from nemo_gym._servers import head_app as head
-from nemo_gym._servers.direct_calls import call
-from nemo_gym._servers.direct_calls import response as replies
-from nemo_gym._servers.direct_calls import running_apps as registry
+from nemo_gym._servers.direct_calls import call, response as replies, running_apps as registry
 from nemo_gym._servers.direct_calls.response import lazy_cookies as lazy_cookies
 from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._servers.http.admission import AccessRules
 from nemo_gym._servers.http.app_with_plain_routes import GymApp
 from nemo_gym._servers.http.guard import BodyLimit, ErrorsAsJson, make_validation_handler
 from nemo_gym._servers.http.session_cookie import SessionCookieMiddleware, session_cookie
-from nemo_gym._servers.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
-from nemo_gym._servers.http_session import close_global_aiohttp_client as close_global_aiohttp_client
 from nemo_gym._servers.http_session import (
+    GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig,
+    close_global_aiohttp_client as close_global_aiohttp_client,
     find_model_client,
     get_global_aiohttp_client,
+    global_aiohttp_client_exit as global_aiohttp_client_exit,
     is_global_aiohttp_client_request_debug_enabled,
+    is_global_aiohttp_client_setup as is_global_aiohttp_client_setup,
+    set_global_aiohttp_client as set_global_aiohttp_client,
 )
-from nemo_gym._servers.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
-from nemo_gym._servers.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
-from nemo_gym._servers.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym._servers.policy_versions.announcing import RunVersion
 from nemo_gym._servers.policy_versions.of_this_server import tell_servers
 from nemo_gym._servers.process_environment import (
     INSTANCE_NAME_ENV,
     derive_run_secret,
+    get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers,
+    is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint,
+    is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker,
     is_supervised,
     may_serve,
     run_token_path,
@@ -53,34 +53,33 @@ from nemo_gym._servers.process_environment import (
     starting,
     this_worker,
 )
-from nemo_gym._servers.process_environment import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
-from nemo_gym._servers.process_environment import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
-from nemo_gym._servers.process_environment import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
-from nemo_gym._servers.processes import private_run_files as run_files
-from nemo_gym._servers.processes import server_workers as workers
+from nemo_gym._servers.processes import private_run_files as run_files, server_workers as workers
 from nemo_gym._servers.processes.affinity import ReadSession, SessionAffinity
 from nemo_gym._servers.processes.server_logs import prefix_output
 from nemo_gym._servers.ray.cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym._servers.ray.replica_calls import call_replica, find_base_url, guard_replica_sessions
 from nemo_gym._servers.server_addresses import find_server_address
 from nemo_gym._servers.this_process import fetch_head_config, serve_in_thread, serve_instance
-from nemo_gym._transport import http_calls as http
-from nemo_gym._transport import retries
+from nemo_gym._transport import http_calls as http, retries
 from nemo_gym._transport.callers import mark_own_call
 from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decode_failure
-from nemo_gym._transport.probe import ServerStatus as ServerStatus
-from nemo_gym._transport.probe import status_of
+from nemo_gym._transport.probe import ServerStatus as ServerStatus, status_of
 from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym._util.quick_state import QuickState
-from nemo_gym._util.rollout_paths import apply_rollout_prefix as apply_rollout_prefix
-from nemo_gym._util.rollout_paths import rollout_path_prefix as rollout_path_prefix
+from nemo_gym._util.rollout_paths import (
+    apply_rollout_prefix as apply_rollout_prefix,
+    rollout_path_prefix as rollout_path_prefix,
+)
 from nemo_gym._util.row_keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.trim_buffer import trim_buffer
-from nemo_gym.config_types import AgentServerRef as AgentServerRef
-from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
-from nemo_gym.config_types import ModelServerRef as ModelServerRef
-from nemo_gym.config_types import ResourcesServerRef as ResourcesServerRef
+from nemo_gym.config_types import (
+    AgentServerRef as AgentServerRef,
+    BaseRunServerInstanceConfig,
+    BaseServerConfig,
+    ModelServerRef as ModelServerRef,
+    ResourcesServerRef as ResourcesServerRef,
+)
 from nemo_gym.global_config import (
     HEAD_SERVER_KEY_NAME,
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
@@ -216,9 +215,8 @@ class ServerClient(BaseModel):
         private = self.__pydantic_private__ or {}
         known: dict[str, Any] | None = private["_capture"]
         if known is None:
-            names = ("observability_enabled", "token_id_capture")
-            given = OmegaConf.create({name: self.global_config_dict.get(name) for name in names})
-            plain: Any = OmegaConf.to_container(given, resolve=True)
+            given = {name: self.global_config_dict.get(name) for name in ("observability_enabled", "token_id_capture")}
+            plain: Any = OmegaConf.to_container(OmegaConf.create(given), resolve=True)
             known = private["_capture"] = plain
         return known or {}
 

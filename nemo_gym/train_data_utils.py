@@ -17,14 +17,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._authoring.config_catalog import name_benchmark
-from nemo_gym._data.collate import Collation as Collation
-from nemo_gym._data.collate import MetricsConflict as MetricsConflict
-from nemo_gym._data.collate import Progress, collate, write_source_rows
-from nemo_gym._data.dataset_rows import OffendingRows as OffendingRows
-from nemo_gym._data.dataset_rows import Row
-from nemo_gym._data.sources import Fetch, Registry, fetch_missing, make_fetchers, raise_if_missing
-from nemo_gym._data.sources import MissingDatasets as MissingDatasets
-from nemo_gym._data.sources import Source as Source
+from nemo_gym._data.collate import (
+    Collation as Collation,
+    MetricsConflict as MetricsConflict,
+    Progress,
+    collate,
+    write_source_rows,
+)
+from nemo_gym._data.dataset_rows import OffendingRows as OffendingRows, Row
+from nemo_gym._data.sources import (
+    Fetch,
+    MissingDatasets as MissingDatasets,
+    Registry,
+    Source as Source,
+    fetch_missing,
+    make_fetchers,
+    raise_if_missing,
+)
 from nemo_gym._data.text_lengths import load_tokenizer
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig

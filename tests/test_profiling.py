@@ -16,8 +16,11 @@ from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym.errors import GymError
 from nemo_gym.profiling import Profiler
 from nemo_gym.rollout_collection import RolloutCollectionHelper
-from tests.servers.launching.test_launch import AGENT, DATA
-from tests.servers.launching.test_launch import config as config  # a fixture
+from tests.servers.launching.test_launch import (
+    AGENT,
+    DATA,
+    config as config,  # a fixture
+)
 
 pytest.importorskip("yappi")
 

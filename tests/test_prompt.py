@@ -4,8 +4,7 @@
 import logging
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.errors import GymError
 from nemo_gym.prompt import (

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, Request
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym._util.rollout_paths import apply_rollout_prefix, rollout_path_prefix, split_rollout_prefix

@@ -2,8 +2,7 @@
 """Masking goes by what a key means: credentials are hidden, settings that merely sound alike stay visible."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym._config.secret_lookup import dump_masked, find_secrets, is_secret_key

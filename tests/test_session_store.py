@@ -3,8 +3,7 @@ import pickle
 
 import pytest
 from fastapi import HTTPException, Request
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore, UnknownSession

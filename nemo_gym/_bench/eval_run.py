@@ -25,7 +25,7 @@ from nemo_gym._bench.measure import in_turns, in_unit, ratios_of
 from nemo_gym._bench.report import Row
 from nemo_gym._bench.startup import Imports, free_port
 
-_ENVIRONMENTS = Path(__file__).parents[1] / "resources_servers"
+_ENVIRONMENTS = Path(__file__).parents[2] / "resources_servers"
 _ROUNDS = 5
 _START_BOUND = 3.0
 _MANY_ROLLOUTS = 10_000

@@ -23,9 +23,11 @@ from nemo_gym._config.config_paths import (
 )
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import NOWHERE, Provenance
-from nemo_gym._config.reserved_keys import COPY_KEY_NAME as COPY
-from nemo_gym._config.reserved_keys import DELETE_KEY_KEY_NAME as DELETE
-from nemo_gym._config.reserved_keys import INHERIT_FROM_KEY_NAME as INHERIT
+from nemo_gym._config.reserved_keys import (
+    COPY_KEY_NAME as COPY,
+    DELETE_KEY_KEY_NAME as DELETE,
+    INHERIT_FROM_KEY_NAME as INHERIT,
+)
 from nemo_gym._util.nearest import did_you_mean, offer
 from nemo_gym.errors import InheritPathNotFoundError
 

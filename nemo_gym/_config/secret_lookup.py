@@ -16,17 +16,16 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym._config.reserved_keys import SECRET_KEYS_KEY_NAME
-from nemo_gym._util.known_secrets import MASK as MASK
-from nemo_gym._util.known_secrets import KnownSecrets
+from nemo_gym._util.known_secrets import MASK as MASK, KnownSecrets
 from nemo_gym._util.secret_names import (
     is_headers_key,
     is_secret_header,
+    is_secret_key as is_secret_key,
     is_secret_value,
     mark_secret_keys,
+    mask_url_credentials as mask_url_credentials,
     read_url_credentials,
 )
-from nemo_gym._util.secret_names import is_secret_key as is_secret_key
-from nemo_gym._util.secret_names import mask_url_credentials as mask_url_credentials
 
 _NOT_SET = (None, "", "???", MASK)
 

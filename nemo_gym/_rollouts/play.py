@@ -32,8 +32,14 @@ from nemo_gym._transport.failures import (
     decode_failure,
     pick_kind,
 )
-from nemo_gym._transport.retries import NOT_NOW_RUN_STATUSES, RETRIES, RetryRules, bound_pause, retry_after_s
-from nemo_gym._transport.retries import RetryRule as RetryRule
+from nemo_gym._transport.retries import (
+    NOT_NOW_RUN_STATUSES,
+    RETRIES,
+    RetryRule as RetryRule,
+    RetryRules,
+    bound_pause,
+    retry_after_s,
+)
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.masked_rows import has_no_measurement

@@ -13,9 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from nemo_gym._servers.http import sockets as binding
-from nemo_gym._servers.processes import entrypoint
-from nemo_gym._servers.processes import private_run_files as run_files
-from nemo_gym._servers.processes import server_workers as workers
+from nemo_gym._servers.processes import entrypoint, private_run_files as run_files, server_workers as workers
 from nemo_gym._util.secret_names import mask_arguments
 from nemo_gym.config_types import BaseServerConfig
 

@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import Body as Body
-from fastapi import FastAPI, HTTPException
+from fastapi import Body as Body, FastAPI, HTTPException
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from nemo_gym.adapters.call_recording import ModelEndpoint, record_calls

@@ -170,8 +170,7 @@ def _show(planned: "Forecast", curve: "list[Forecast]", enough: "Forecast", cons
 
 
 def _check(as_json: bool) -> int:
-    from nemo_gym._bench.plan.check import BUSY_SHARE, check
-    from nemo_gym._bench.plan.check import rows_of as rows_of_checks
+    from nemo_gym._bench.plan.check import BUSY_SHARE, check, rows_of as rows_of_checks
     from nemo_gym._bench.report import as_object, as_table
 
     render.note("measuring the constants, then comparing three real runs with their forecasts; takes a minute or two")

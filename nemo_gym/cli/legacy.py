@@ -8,8 +8,7 @@ from pathlib import Path
 from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import render
-from nemo_gym.cli.main import main as gym
-from nemo_gym.cli.main import own_process, run_command
+from nemo_gym.cli.main import main as gym, own_process, run_command
 
 LEGACY: dict[str, tuple[str, ...]] = {
     "help": ("--help",),

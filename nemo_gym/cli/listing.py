@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym import component_search_roots
-from nemo_gym._authoring.components import NOUNS, Component, list_components
-from nemo_gym._authoring.components import search as search_components
+from nemo_gym._authoring.components import NOUNS, Component, list_components, search as search_components
 from nemo_gym._authoring.foreign_systems import SYSTEMS
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.cli import render

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import RESPONSES_CREATE_PARAMS_KEY_NAME
-from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows
-from nemo_gym.integrations.playing import read_tasks as read_tasks
+from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows, read_tasks as read_tasks
 from nemo_gym.trajectories import Branch, TrainableRollout
 
 if TYPE_CHECKING:

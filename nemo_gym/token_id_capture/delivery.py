@@ -21,10 +21,13 @@ from nemo_gym._training.capture.capture_middleware import RecordedAnswer
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
-from nemo_gym.token_id_capture.records import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
-from nemo_gym.token_id_capture.records import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
-from nemo_gym.token_id_capture.records import TokenEntry, read_token_entries
-from nemo_gym.token_id_capture.records import rollout_carries_token_ids as rollout_carries_token_ids
+from nemo_gym.token_id_capture.records import (
+    MASK_SAMPLE_KEY as MASK_SAMPLE_KEY,
+    TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY,
+    TokenEntry,
+    read_token_entries,
+    rollout_carries_token_ids as rollout_carries_token_ids,
+)
 
 LOG = logging.getLogger(__name__)
 

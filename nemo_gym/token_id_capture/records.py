@@ -15,8 +15,7 @@ from nemo_gym._servers.policy_versions.marks import pick_marks
 from nemo_gym._training.capture.call_records import identify_item, list_answer_items
 from nemo_gym._training.handover import count_generated_tokens, note_delivered_tokens
 from nemo_gym._util.json_shapes import as_list, as_mapping
-from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
-from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY, TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
 TOKEN_ENTRY_RECORD_SCHEMA_VERSION = 1

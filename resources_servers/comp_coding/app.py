@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The older name of `code_gen`, for configs and imports that still use it."""
 
-from resources_servers.code_gen.app import CodeGenResourcesServer as CompCodingResourcesServer
-from resources_servers.code_gen.app import CodeGenResourcesServerConfig as CompCodingResourcesServerConfig
-from resources_servers.code_gen.app import CodeGenRunRequest as CompCodingRunRequest
-from resources_servers.code_gen.app import CodeGenVerifyRequest as CompCodingVerifyRequest
-from resources_servers.code_gen.app import CodeGenVerifyResponse as CompCodingVerifyResponse
+from resources_servers.code_gen.app import (
+    CodeGenResourcesServer as CompCodingResourcesServer,
+    CodeGenResourcesServerConfig as CompCodingResourcesServerConfig,
+    CodeGenRunRequest as CompCodingRunRequest,
+    CodeGenVerifyRequest as CompCodingVerifyRequest,
+    CodeGenVerifyResponse as CompCodingVerifyResponse,
+)
 
 __all__ = [
     "CompCodingResourcesServer",

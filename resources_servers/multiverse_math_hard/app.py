@@ -3,8 +3,6 @@
 
 from resources_servers.math_advanced_calculations.app import (
     MathAdvancedCalculationsResourcesServer as MultiverseMathHardResourcesServer,
-)
-from resources_servers.math_advanced_calculations.app import (
     MathAdvancedCalculationsResourcesServerConfig as MultiverseMathHardResourcesServerConfig,
 )
 

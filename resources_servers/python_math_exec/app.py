@@ -4,13 +4,11 @@
 from resources_servers.math_with_code.app import (
     ExecutePythonRequest,
     ExecutePythonResponse,
-)
-from resources_servers.math_with_code.app import MathWithCodeResourcesServer as PythonMathExecResourcesServer
-from resources_servers.math_with_code.app import (
+    MathWithCodeResourcesServer as PythonMathExecResourcesServer,
     MathWithCodeResourcesServerConfig as PythonMathExecResourcesServerConfig,
+    MathWithCodeVerifyRequest as PythonMathExecVerifyRequest,
+    MathWithCodeVerifyResponse as PythonMathExecVerifyResponse,
 )
-from resources_servers.math_with_code.app import MathWithCodeVerifyRequest as PythonMathExecVerifyRequest
-from resources_servers.math_with_code.app import MathWithCodeVerifyResponse as PythonMathExecVerifyResponse
 
 __all__ = [
     "ExecutePythonRequest",

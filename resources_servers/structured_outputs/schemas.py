@@ -32,8 +32,7 @@ def make_strict(schema_str: str) -> Any:
 def find_problem(value: Any, schema: Any) -> str | None:
     """Return where and how `value` does not fit; None if it does. Formats, such as dates, are not checked."""
     from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError as Invalid
-    from jsonschema.exceptions import best_match
+    from jsonschema.exceptions import SchemaError as Invalid, best_match
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 

@@ -3,8 +3,7 @@
 
 from typing import Any
 
-from responses_api_agents.atropos_env.environments import list_environments as list_environments
-from responses_api_agents.atropos_env.environments import load_class
+from responses_api_agents.atropos_env.environments import list_environments as list_environments, load_class
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,8 +18,7 @@ from typing import Any
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym.adapters.installed_packages import import_file
 from nemo_gym.errors import GymError, RolloutFailure
-from responses_api_agents.atropos_env.byte_tokenizer import NAME as BYTES
-from responses_api_agents.atropos_env.byte_tokenizer import provide_tokenizer
+from responses_api_agents.atropos_env.byte_tokenizer import NAME as BYTES, provide_tokenizer
 
 HERE = Path(__file__).parent
 SAMPLES = HERE / "sample_environments"

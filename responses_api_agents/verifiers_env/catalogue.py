@@ -5,8 +5,7 @@ import itertools
 import random
 from typing import Any
 
-from responses_api_agents.verifiers_env.environments import build_environment
-from responses_api_agents.verifiers_env.environments import list_environments as list_environments
+from responses_api_agents.verifiers_env.environments import build_environment, list_environments as list_environments
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,8 +5,11 @@ import json
 import random
 from typing import Any
 
-from responses_api_agents.verifiers_v0_env.environments import list_environments as list_environments
-from responses_api_agents.verifiers_v0_env.environments import load_environment, read_examples
+from responses_api_agents.verifiers_v0_env.environments import (
+    list_environments as list_environments,
+    load_environment,
+    read_examples,
+)
 
 
 def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:

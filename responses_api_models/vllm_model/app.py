@@ -27,11 +27,11 @@ from nemo_gym.openai_utils import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
-from nemo_gym.responses_converter import VLLMConverter
 from nemo_gym.responses_converter import (
+    VLLMConverter,
     VLLMConverterResponsesToChatCompletionsState as VLLMConverterResponsesToChatCompletionsState,
+    split_responses_input_output_items as split_responses_input_output_items,
 )
-from nemo_gym.responses_converter import split_responses_input_output_items as split_responses_input_output_items
 from nemo_gym.server_utils import SESSION_ID_KEY
 from responses_api_models.openai_model import endpoint
 from responses_api_models.openai_model.tokens import (

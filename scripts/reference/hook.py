@@ -7,8 +7,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from scripts.reference import commands, endpoints, python_api, server_configs, settings
-from scripts.reference import files as file_formats
+from scripts.reference import commands, endpoints, files as file_formats, python_api, server_configs, settings
 
 SERVER_PAGES = {
     "resources_servers": "resources-servers",

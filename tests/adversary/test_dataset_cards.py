@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from nemo_gym._data.hub import HubError
 from nemo_gym._data.hub_splits import _MOST_QUOTED, assign_splits, compile_pattern

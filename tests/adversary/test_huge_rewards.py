@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._results.metrics.grouped_metrics import compute_headline
 from nemo_gym._results.metrics.intervals import compute_interval_over_tasks

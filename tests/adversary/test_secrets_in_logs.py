@@ -19,8 +19,7 @@ from urllib.parse import quote
 import aiohttp
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config

@@ -2,8 +2,7 @@
 import os
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli.commands import GROUPS

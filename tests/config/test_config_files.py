@@ -3,8 +3,7 @@
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym._config.config_files import load_file, load_includes, read_config_paths

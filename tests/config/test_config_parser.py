@@ -4,8 +4,7 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym._config.config_parser import Sources, _merge_layer, resolve

@@ -2,8 +2,7 @@
 """`_inherit_from`, `_copy` and `_delete_key`: both forms, chains, and what they say when they cannot be carried out."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym._config.directives import apply_directives, merge_values

@@ -19,6 +19,8 @@ from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailur
 
 # Steer control flow inside their package and never reach a caller, as classes with a leading underscore do too.
 INTERNAL = {
+    "nemo_gym._bench.report.LeftOut",
+    "nemo_gym._bench.verifying.Unmeasured",
     "nemo_gym._transport.http1_connection.NotHttp",
     "nemo_gym._transport.http1_connection.TooLarge",
     "nemo_gym._config.overrides.NotPlain",

@@ -7,8 +7,7 @@ import statistics
 from fractions import Fraction
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym._data import create_params, dataset_metrics
 from nemo_gym._data.dataset_metrics import MetricsAccumulator, combine_metrics, measure, round_number

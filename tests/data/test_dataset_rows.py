@@ -2,8 +2,7 @@
 """Which rows are good, and what is said of the others."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
 from nemo_gym._data.create_params import KnownSettings, read_plain_messages

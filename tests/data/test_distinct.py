@@ -2,8 +2,7 @@
 """Counting what differs, against a set."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym._data import create_params
 from nemo_gym._data.create_params import Distinct

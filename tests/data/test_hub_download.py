@@ -17,8 +17,11 @@ import pytest
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.hub import Hub, HubError
 from nemo_gym._data.hub_download import download_artifact, download_split, download_splits, fetch_dataset, locate
-from tests.support.fake_hub import FakeHub, environment
-from tests.support.fake_hub import hub as hub  # a fixture
+from tests.support.fake_hub import (
+    FakeHub,
+    environment,
+    hub as hub,  # a fixture
+)
 from tests.support.hub_store import READER, WRITER, sha256
 
 ROWS = b"".join(b'{"n": %d}\n' % number for number in range(2000))

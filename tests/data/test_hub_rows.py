@@ -14,8 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._data.hub_rows import iter_json_lines, write_jsonl
 from nemo_gym._data.lines import DataFileError

@@ -4,8 +4,7 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from nemo_gym._data import text_lengths
 from nemo_gym._data.text_lengths import TextBatches, TextLengths, load_tokenizer

@@ -4,8 +4,7 @@
 from collections import Counter, OrderedDict, deque
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._isolation.inside.remote_objects import PlainValues
 from nemo_gym.code_execution import Harness

@@ -2,8 +2,7 @@
 """Programs and calls in sandboxes: they behave as Python does, and every end has its status."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym.code_execution import CodePool, CodeResult
 

@@ -2,8 +2,7 @@
 """The summary of a run, while it lasts and afterwards."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._results.aggregate_files import METRIC_HEADING, Requested, make_metric_table
 from nemo_gym._results.metrics.describe import are_binary

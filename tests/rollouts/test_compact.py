@@ -3,8 +3,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.compact import KeyCounts, KeySet, NumbersByDigest, TaskCounts, digest_of
 

@@ -3,8 +3,7 @@ import asyncio
 import threading
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
 from nemo_gym._rollouts.outcomes import Failed, Scored

@@ -8,8 +8,7 @@ import json
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts import expand as expand_module
 from nemo_gym._rollouts.expand import BadRows, ExpandSettings, expand, materialize

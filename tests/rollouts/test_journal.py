@@ -9,8 +9,7 @@ import os
 import subprocess
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts import journal as journal_module
 from nemo_gym._rollouts.journal import Journal, repair

@@ -3,8 +3,7 @@ import heapq
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.limiter import AdaptiveLimit, AdaptiveSettings, FixedLimit, is_overload
 from nemo_gym._rollouts.outcomes import Failed, Scored

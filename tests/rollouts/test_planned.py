@@ -6,8 +6,7 @@ import tracemalloc
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.outcomes import key_of
 from nemo_gym._rollouts.resume import read_by_repeat

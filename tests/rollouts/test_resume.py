@@ -7,8 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.outcomes import key_of
 from nemo_gym._rollouts.resume import ResumeError, can_resume, find_remaining

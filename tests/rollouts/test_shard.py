@@ -4,8 +4,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.expand import BadRows, ExpandSettings, expand, materialize
 from nemo_gym._rollouts.run_manifest import Shard, describe_missing

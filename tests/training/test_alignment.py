@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns are joined into sequences without tokenizing anything: what the engine wrote is what is trained on."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._training.alignment import Turn, classify, count_common_prefix, find_same_text, join_turns
 

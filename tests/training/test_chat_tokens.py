@@ -2,8 +2,7 @@
 """Conversations become token ids, and what a model wrote is never tokenized again."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._training.chat_tokens import (
     ChatFormat,

@@ -4,8 +4,7 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._training.handover import carries_tokens, count_untracked_turns, hand_over, is_clean
 from nemo_gym._training.record import TrainableRollout

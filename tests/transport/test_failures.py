@@ -2,8 +2,7 @@
 """The first cause of a failed rollout is named, however many servers it passes on its way out."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._transport.call_errors import (
     InvalidServerReply,

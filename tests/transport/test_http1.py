@@ -14,8 +14,7 @@ from itertools import pairwise
 
 import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._transport import http_calls as http
 from nemo_gym._transport.call_errors import ReplyTooLarge, ServerDeadlineExceeded, ServerUnreachable

@@ -7,8 +7,7 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from nemo_gym._transport import http_calls as http

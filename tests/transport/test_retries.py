@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._transport.retries import LONGEST_PAUSE_S, RetryRule, retry_after_s
 

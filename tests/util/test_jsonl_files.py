@@ -4,8 +4,7 @@
 import logging
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym._util.jsonl_files import JsonlError, dumps_line, loads_line, read_lines, read_rows, write_rows
 from nemo_gym.errors import GymError

@@ -5,8 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym._viewer.files.file_overview import make_overview
 from nemo_gym._viewer.files.one_rollout import read_rollout

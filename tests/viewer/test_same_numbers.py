@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import orjson
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from nemo_gym._results.aggregate_files import Requested, aggregate_with, make_metric_table, write_aggregates
 from nemo_gym._results.metrics.grouped_metrics import aggregate

@@ -20,7 +20,7 @@ from nemo_gym._servers.installing.own_wheel import OwnPackage
 from nemo_gym._servers.installing.requirements import RequirementLine, ServerRequirements
 from nemo_gym._util.search_root_finder import SERVER_TYPES, find_server_folder, split_server_folder
 
-_OWN_ROOT = Path(__file__).absolute().parents[2]
+_OWN_ROOT = Path(__file__).absolute().parents[3]
 _DISTRIBUTIONS = {
     "fontTools": "fonttools",
     "git": "gitpython",

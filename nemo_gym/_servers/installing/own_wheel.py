@@ -47,7 +47,7 @@ class OwnPackage:
 
 def find_running_package() -> OwnPackage:
     """Return the nemo-gym that this process runs."""
-    root = Path(__file__).absolute().parents[2]
+    root = Path(__file__).absolute().parents[3]
     if (root / "pyproject.toml").is_file():
         return package_of_tree(root, __version__)
     return package_of_distribution(importlib.metadata.distribution("nemo-gym"))

@@ -18,8 +18,7 @@ from typing import Any
 import uvicorn
 
 from nemo_gym._servers.direct_calls import running_apps as registry
-from nemo_gym._servers.http import listening
-from nemo_gym._servers.http import sockets as binding
+from nemo_gym._servers.http import listening, sockets as binding
 from nemo_gym._servers.http.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._servers.processes.server_logs import SHOWN_LINES
 from nemo_gym._servers.processes.server_process import ServerDied

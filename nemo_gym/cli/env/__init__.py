@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from nemo_gym.cli.env.protocols import Offer
     from nemo_gym.cli.env.run_helper import RunHelper as RunHelper
     from nemo_gym.cli.env.server_folders import PipListConfig as PipListConfig
-    from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig
-    from nemo_gym.cli.env.server_tests import TestConfig as TestConfig
+    from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig, TestConfig as TestConfig
     from nemo_gym.cli.settings import RunConfig as RunConfig
 
 

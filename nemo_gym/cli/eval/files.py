@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from nemo_gym._results.aggregate_files import Requested, aggregate_rollouts, write_aggregates
-from nemo_gym._results.compare_files import compare as compare_runs
-from nemo_gym._results.compare_files import explain_tests, make_comparison_table
+from nemo_gym._results.compare_files import compare as compare_runs, explain_tests, make_comparison_table
 from nemo_gym._results.merge import merge_shards, warn_of_shards
 from nemo_gym._results.profile_files import write_dataset_profile, write_profile
 from nemo_gym._results.result_rows import expand_globs, read_rollouts

@@ -9,8 +9,7 @@ import contextlib
 import errno
 import os
 import signal
-from asyncio.subprocess import DEVNULL as DEVNULL
-from asyncio.subprocess import Process
+from asyncio.subprocess import DEVNULL as DEVNULL, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.server_utils import ServerClient, get_response_json
 from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call

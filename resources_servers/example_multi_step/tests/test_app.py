@@ -8,8 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, BaseVerifyResponse
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming

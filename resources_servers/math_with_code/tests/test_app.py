@@ -6,8 +6,7 @@ import json
 
 import pytest
 import pytest_asyncio
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from nemo_gym.openai_utils import NeMoGymFunctionCallOutput, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json

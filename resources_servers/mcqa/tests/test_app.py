@@ -5,8 +5,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, reasoning, reply, running, tool_call

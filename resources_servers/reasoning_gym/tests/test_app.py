@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, build_server, reasoning, reply, running, tool_call

@@ -2,8 +2,7 @@
 """Two ways to write an answer are worth 1, a number within one percent 0.98, and anything else nothing."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from resources_servers.string_match.comparison import score_answer
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
-from resources_servers.structured_outputs import app as app_module
-from resources_servers.structured_outputs import generate_data
+from resources_servers.structured_outputs import app as app_module, generate_data
 from resources_servers.structured_outputs.app import StructuredOutputsResourcesServer
 from resources_servers.structured_outputs.checking import check_text, check_value
 from resources_servers.structured_outputs.tests import odd_checks

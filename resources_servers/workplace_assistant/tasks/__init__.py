@@ -14,9 +14,7 @@ from resources_servers.workplace_assistant.tasks import (
     email,
     project_management,
 )
-from resources_servers.workplace_assistant.tasks.script import Make
-from resources_servers.workplace_assistant.tasks.script import Script as Script
-from resources_servers.workplace_assistant.tasks.script import Unclear as Unclear
+from resources_servers.workplace_assistant.tasks.script import Make, Script as Script, Unclear as Unclear
 
 TASKS: Mapping[str, tuple[Make, ...]] = {
     "email": email.TASKS,

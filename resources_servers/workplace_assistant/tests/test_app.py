@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.base_resources_server import BaseVerifyResponse
 from nemo_gym.server_utils import ServerClient, get_response_json

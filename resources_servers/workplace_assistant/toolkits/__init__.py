@@ -5,17 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resources_servers.workplace_assistant.company import Company
-from resources_servers.workplace_assistant.toolkits import analytics as analytics
-from resources_servers.workplace_assistant.toolkits import calendar as calendar
-from resources_servers.workplace_assistant.toolkits import company_directory as company_directory
 from resources_servers.workplace_assistant.toolkits import (
+    analytics as analytics,
+    calendar as calendar,
+    company_directory as company_directory,
     customer_relationship_manager as customer_relationship_manager,
+    email as email,
+    project_management as project_management,
+    tool,
 )
-from resources_servers.workplace_assistant.toolkits import email as email
-from resources_servers.workplace_assistant.toolkits import project_management as project_management
-from resources_servers.workplace_assistant.toolkits import tool
-from resources_servers.workplace_assistant.toolkits.tool import Tool
-from resources_servers.workplace_assistant.toolkits.tool import ToolError as ToolError
+from resources_servers.workplace_assistant.toolkits.tool import Tool, ToolError as ToolError
 from resources_servers.workplace_assistant.world import World
 
 _ORDER = "company_directory email calendar analytics project_management customer_relationship_manager"

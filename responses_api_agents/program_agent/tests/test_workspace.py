@@ -4,8 +4,7 @@
 import subprocess
 from pathlib import Path
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from responses_api_agents.program_agent.workspace import collect_change
 

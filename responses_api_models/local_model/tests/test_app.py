@@ -18,8 +18,7 @@ from nemo_gym.config_types import ConfigError
 from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponse
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server, running
-from responses_api_models.local_model import engine as engines
-from responses_api_models.local_model import exact
+from responses_api_models.local_model import engine as engines, exact
 from responses_api_models.local_model.app import LocalModel
 from responses_api_models.local_model.engine import Engine, EngineSettings
 from responses_api_models.local_model.tests.conftest import FIELDS

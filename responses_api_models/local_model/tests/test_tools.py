@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi import HTTPException
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from responses_api_models.local_model import chat, exact, tools
 from responses_api_models.local_model.chat import Seeds

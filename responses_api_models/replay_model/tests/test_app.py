@@ -10,8 +10,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.config_types import ConfigError, ModelServerRef, ResourcesServerRef

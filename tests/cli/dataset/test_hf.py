@@ -15,8 +15,11 @@ from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab_api import GitlabError, RegistrySettings
 from nemo_gym._data.gitlab_registry import open_registry
 from nemo_gym.cli import legacy
-from tests.support.fake_hub import FakeHub, environment
-from tests.support.fake_hub import hub as hub  # a fixture
+from tests.support.fake_hub import (
+    FakeHub,
+    environment,
+    hub as hub,  # a fixture
+)
 from tests.support.hub_store import READER, WRITER
 from tests.support.mlflow_server import mlflow_server
 from tests.support.terminal import OnTerminal

@@ -7,8 +7,7 @@ import statistics
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._results.metrics.describe import describe, histogram, make_histogram, mean, to_finite, warn_of_broken
 

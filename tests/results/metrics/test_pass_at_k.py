@@ -7,8 +7,7 @@ import statistics
 from itertools import combinations, pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._results.metrics.pass_at_k import (
     compute_average_curve,

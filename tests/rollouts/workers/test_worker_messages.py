@@ -4,8 +4,7 @@
 import asyncio
 
 import orjson
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._rollouts.outcomes import Failed, Scored
 from nemo_gym._rollouts.workers.worker_messages import FrameReader, Outbox, add_outcome, count_body_bytes, read_outcome

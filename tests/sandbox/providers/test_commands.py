@@ -5,8 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.sandbox.providers.commands import pack_folder, unpack_folder
 

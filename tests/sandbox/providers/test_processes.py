@@ -2,8 +2,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym.sandbox.providers import processes as module
 from nemo_gym.sandbox.providers.base import SandboxError

@@ -4,8 +4,7 @@
 import pytest
 from fastapi import Body, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, field_validator
 from starlette.testclient import TestClient
 

@@ -8,8 +8,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from packaging.utils import canonicalize_name
 
 from nemo_gym._servers.installing.requirements import ServerRequirements, find_unmet, read_requirements

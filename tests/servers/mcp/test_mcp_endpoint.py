@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from nemo_gym._servers.mcp.mcp_endpoint import (

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._servers.mcp.protocol import PROTOCOL_VERSIONS, MCPTool, ToolResult, ToolSession, answer_message
 

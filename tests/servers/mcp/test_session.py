@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from itsdangerous import URLSafeSerializer
 from starlette.middleware.sessions import SessionMiddleware
 

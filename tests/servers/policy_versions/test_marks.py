@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from fastapi import Response
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._servers.policy_versions.marks import describe_versions, mark_answer, read_described_versions
 from nemo_gym.openai_utils import NeMoGymResponse

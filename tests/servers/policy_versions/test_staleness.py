@@ -5,8 +5,7 @@ import threading
 from contextlib import aclosing
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.dispatch import dispatch

@@ -16,8 +16,7 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._servers.mcp.session import Grant, GrantSigner
 from nemo_gym._servers.processes.affinity import Peers, SessionAffinity

@@ -5,8 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._training.capture.streamed_responses import read_stream
 from nemo_gym._wire.streaming import stream_completion, stream_message, stream_response

@@ -3,8 +3,7 @@
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nemo_gym._training.export import FORMATS
 from nemo_gym._training.formats.sample import GroupSamples, Sample

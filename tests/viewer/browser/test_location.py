@@ -2,8 +2,7 @@
 """A link carries all of what its sender saw, and a bad link is never an error."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._viewer.files.row_selection import Filters
 from nemo_gym._viewer.page.location import TABS, Location, RowRef, parse_location

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nemo_gym._viewer.files.file_index import Index
-from nemo_gym._viewer.page import list_tables as tables
-from nemo_gym._viewer.page import panels
+from nemo_gym._viewer.page import list_tables as tables, panels
 from nemo_gym._viewer.page.location import Location
 from nemo_gym._viewer.page.open_files import open_files
 from tests.viewer.browser import rows

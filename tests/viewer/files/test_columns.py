@@ -2,8 +2,7 @@
 import io
 
 import orjson
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._viewer.files import columns as columns_module
 from nemo_gym._viewer.files.columns import Scanner

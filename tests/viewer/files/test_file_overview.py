@@ -3,8 +3,7 @@ import os
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._viewer.files import file_overview as overview
 from nemo_gym._viewer.files.file_overview import ALL_AGENTS, TokenUsage, make_overview

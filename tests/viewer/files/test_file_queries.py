@@ -2,8 +2,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nemo_gym._viewer.files import row_selection
 from nemo_gym._viewer.files.file_queries import Browser

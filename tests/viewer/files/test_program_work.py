@@ -4,8 +4,7 @@
 import difflib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._viewer.files.one_rollout import read_rollout
 from nemo_gym._viewer.files.program_work import read_diff

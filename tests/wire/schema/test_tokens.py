@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token counts over the turns of a rollout."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nemo_gym._wire.schema.tokens import NeMoGymResponseUsage, accumulate_response_usage
 from tests.wire import strategies as wire
