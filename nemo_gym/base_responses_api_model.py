@@ -275,7 +275,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         except Exception as error:
             if self.is_outside(request):
                 raise
-            reason, is_expected = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
+            reason = describe(error, self.config.name)
+            is_expected = isinstance(error, HTTPException | GymError)
             trace = None if is_expected else error
             LOG.error("%s: a streamed call failed: %s", self.config.name, reason, exc_info=trace)
             if (call := find_session_call()) is not None:

@@ -167,7 +167,8 @@ def _run_one(script: Path, arguments: Mapping[str, Any]) -> Path:
 def _check_rows(job: _Job) -> int:
     """Return how many rows the file has; each must be a JSON object with a prompt, or with what one is made from."""
     prompt = load_prompt_config(job.dataset.prompt_config) if job.dataset.prompt_config else None
-    count, offending = 0, Offending(job.output)
+    count = 0
+    offending = Offending(job.output)
     for line in read_lines(job.output):
         count += 1
         if prompt is not None:

@@ -143,8 +143,11 @@ class CodePool(ClosablePool):
         that code may import from in addition to the standard library; see `installed_packages` and `find_package`.
         """
         super().__init__("code pool")
-        self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
-        self._timeout_s, self._choice = timeout_s, isolation
+        self._size = workers
+        self._max_queue = max_queue
+        self._max_sessions = max_sessions
+        self._timeout_s = timeout_s
+        self._choice = isolation
         self._setup = SandboxSetup(
             "bubblewrap",
             shutil.which(bubblewrap) or bubblewrap,
@@ -240,7 +243,8 @@ class CodePool(ClosablePool):
         loop = asyncio.get_running_loop()
         if self._programs is None or self._sessions is None or self._loop is not loop:
             self._end()  # these sandboxes belong to an event loop that has ended
-            self._loop, self._deciding = loop, asyncio.Lock()
+            self._loop = loop
+            self._deciding = asyncio.Lock()
             self._programs = Slots("code pool", self._start_worker, size=self._size, max_queue=self._max_queue)
             self._sessions = Slots(
                 "code sessions", self._start_worker, size=self._max_sessions, max_queue=self._max_queue
@@ -263,7 +267,9 @@ class CodeSession:
     """An interpreter that keeps its variables, and is paused between pieces of code."""
 
     def __init__(self, worker: SandboxWorker, lent: AsyncExitStack, timeout_s: float) -> None:
-        self._worker, self._lent, self._timeout_s = worker, lent, timeout_s
+        self._worker = worker
+        self._lent = lent
+        self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
 
     async def run(self, source: str, *, timeout_s: float | None = None) -> CodeResult:

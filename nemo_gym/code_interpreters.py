@@ -42,7 +42,9 @@ class Interpreters:
     def __init__(self, pool: CodePool, *, max_sessions: int, session_idle_secs: float, evict_idle_secs: float) -> None:
         """Use up to `max_sessions` interpreters of `pool`. Each ends after `session_idle_secs` without a call, or after
         `evict_idle_secs` if another session is waiting; the longest idle goes first."""
-        self._pool, self._max_sessions, self._evict_idle_s = pool, max_sessions, evict_idle_secs
+        self._pool = pool
+        self._max_sessions = max_sessions
+        self._evict_idle_s = evict_idle_secs
         self._look_interval_s = min(session_idle_secs, evict_idle_secs) / 4
         self._sessions = SessionStore[_Interpreter](
             ttl_s=session_idle_secs, on_drop=lambda _, interpreter: self._close_later(interpreter)

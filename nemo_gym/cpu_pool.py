@@ -41,7 +41,8 @@ class CpuPool(ClosablePool):
         once, so that the replacement of a killed worker already has them."""
         super().__init__("CPU pool")
         self._size = workers or usable_cpus()
-        self._max_queue, self._timeout_s = max_queue, timeout_s
+        self._max_queue = max_queue
+        self._timeout_s = timeout_s
         self._preload = tuple(preload)
         self._template: Template | None = None
         self._slots: Slots[CpuWorker] | None = None
@@ -57,7 +58,8 @@ class CpuPool(ClosablePool):
 
     async def run_for(self, timeout_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `run`, with a time limit for this call."""
-        request, what = pack_call(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
+        request = pack_call(fn, args, kwargs)
+        what = getattr(fn, "__qualname__", repr(fn))
         async with self._slots_of_this_loop().lend() as worker:
             try:
                 result: T = await worker.call(request, what, timeout_s)
@@ -90,7 +92,8 @@ class CpuPool(ClosablePool):
 
     def _end_workers(self) -> Template | None:
         """Kill all workers; return the process that forked them, which may take a moment to end."""
-        slots, template = self._slots, self._template
+        slots = self._slots
+        template = self._template
         self._slots = self._template = None
         if slots is not None:
             slots.end()

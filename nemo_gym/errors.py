@@ -155,7 +155,9 @@ class RolloutFailure(GymError):
 
     def __init__(self, kind: str, message: str, retryable: bool = False) -> None:
         super().__init__(kind, message, retryable)
-        self.kind, self.message, self.retryable = kind, message, retryable
+        self.kind = kind
+        self.message = message
+        self.retryable = retryable
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
@@ -190,7 +192,9 @@ class ServerBlocked(BaseException):
 
     def __init__(self, server: str, place: str, seconds: float) -> None:
         super().__init__(server, place, seconds)
-        self.server, self.place, self.seconds = server, place, seconds
+        self.server = server
+        self.place = place
+        self.seconds = seconds
 
     def __str__(self) -> str:
         return (

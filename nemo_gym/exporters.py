@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # What an MLflow server accepts in one request (parameters, metrics), and as the value of one parameter.
-_MLFLOW_BATCH, _MLFLOW_METRIC_BATCH = 100, 1000
+_MLFLOW_BATCH = 100
+_MLFLOW_METRIC_BATCH = 1000
 _MLFLOW_VALUE_LENGTH = 500
 _MLFLOW_DEFAULTS = {
     # MLflow announces its runs on stdout, which is reserved for a command's results.
@@ -59,7 +60,8 @@ def setup_exporters(cfg: DictConfig | Mapping[str, Any]) -> None:
     """Open every exporter that `cfg` has settings for. Calling it again with the same settings changes nothing."""
     names = [*WANDBConfig.model_fields, *MLFlowConfig.model_fields]
     given = {name: cfg[name] for name in names if cfg.get(name) is not None}
-    wandb, mlflow = WANDBConfig.model_validate(given), MLFlowConfig.model_validate(given)
+    wandb = WANDBConfig.model_validate(given)
+    mlflow = MLFlowConfig.model_validate(given)
     wanted: list[ExporterConfig] = [config for config in (wandb, mlflow) if config.is_available]
     if wanted == _SETTINGS:
         return
@@ -101,7 +103,9 @@ def export_rollouts(rollouts: Iterable[Mapping[str, Any]]) -> None:
 
 def teardown_exporters(*, failed: bool = False) -> None:
     """Finish and forget every open exporter; `failed` means that the run ended with an error."""
-    exporters, _EXPORTERS[:], _SETTINGS[:] = list(_EXPORTERS), [], []
+    exporters = list(_EXPORTERS)
+    _EXPORTERS[:] = []
+    _SETTINGS[:] = []
     for exporter in exporters:
         _warn_on_failure(f"{exporter.name} could not be closed", partial(exporter.close, failed))
 

@@ -34,7 +34,8 @@ Upload = gitlab.UploadedArtifact
 def registry_settings(config: DictConfig | Mapping[str, Any] | None = None) -> RegistrySettings:
     """Return the registry named in a config (by default the global config); raise ConfigError if it names none."""
     found = get_global_config_dict() if config is None else config
-    uri, token = found.get("mlflow_tracking_uri"), found.get("mlflow_tracking_token")
+    uri = found.get("mlflow_tracking_uri")
+    token = found.get("mlflow_tracking_token")
     if not uri:
         raise ConfigError(
             "the config does not say which GitLab project the dataset belongs to: mlflow_tracking_uri is not set.\n"

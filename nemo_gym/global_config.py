@@ -143,10 +143,12 @@ class GlobalConfigDictParser(BaseModel):
     def sources(self, parse_config: GlobalConfigDictParserConfig) -> Sources:
         """Return everything that the config is made of."""
         roots = component_search_roots()
-        from_cli, deletions = OmegaConf.create({}), tuple[str, ...]()
+        from_cli = OmegaConf.create({})
+        deletions = tuple[str, ...]()
         if parse_config.overrides is not None:
             given = overrides.parse_overrides(parse_config.overrides)
-            from_cli, deletions = OmegaConf.create(given.values), given.deletions
+            from_cli = OmegaConf.create(given.values)
+            deletions = given.deletions
         elif not parse_config.skip_load_from_cli:
             from_cli = self.parse_global_config_dict_from_cli()
         return Sources(

@@ -94,12 +94,14 @@ def strip_thinking(text: str) -> str:
     opening one ends thinking that began in the prompt, so everything before it is dropped too.
     """
     kept: list[str] = []
-    start, thinking = 0, False
+    start = 0
+    thinking = False
     for tag in _THINK_TAG.finditer(text):
         if tag[1]:
             if not thinking:
                 kept.clear()
-            start, thinking = tag.end(), False
+            start = tag.end()
+            thinking = False
         elif not thinking:
             kept.append(text[start : tag.start()])
             thinking = True
@@ -200,7 +202,8 @@ def tagged(text: str, tag: str) -> str | None:
         if not match[1]:
             start = match.end()
         elif start is not None:
-            content, start = text[start : match.start()], None
+            content = text[start : match.start()]
+            start = None
     return content.strip() if content is not None else None
 
 
@@ -323,13 +326,16 @@ def _strip_markdown(answer: str) -> str:
 
 def _find_code_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the language (lowercase) and content of every complete block."""
-    fence, language, lines = "", "", list[str]()
+    fence = ""
+    language = ""
+    lines = list[str]()
     for line in text.replace("\r\n", "\n").split("\n"):
         match = _FENCE.fullmatch(line)
         if not fence:
             # Text between backticks on one line is inline code, not the start of a block.
             if match and not (match[1][0] == "`" and "`" in match[2]):
-                fence, lines = match[1], []
+                fence = match[1]
+                lines = []
                 language = (match[2].split() or [""])[0].lower()
         elif match and not match[2].strip() and match[1].startswith(fence):
             yield language, "\n".join(lines)

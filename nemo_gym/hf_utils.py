@@ -81,7 +81,8 @@ def upload_jsonl_dataset(
     read_back: bool = False,
 ) -> Uploaded:
     """Upload a file; with `read_back`, read all of it from the Hub afterwards and compare."""
-    hub, wanted = Hub(config.hf_token), plan_upload(config)
+    hub = Hub(config.hf_token)
+    wanted = plan_upload(config)
     done = hub_upload.upload(hub, wanted, notice, show_progress=show_progress)
     if read_back:
         notice(f"reading {done.path_in_repo!r} of {done.repo_id!r} back")

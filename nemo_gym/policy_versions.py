@@ -36,7 +36,8 @@ __all__ = [
     "read_policy_version",
 ]
 
-_TIMEOUT_S, _PAUSE_S = 30.0, 1.0
+_TIMEOUT_S = 30.0
+_PAUSE_S = 1.0
 
 
 class PolicyVersionError(GymError):
@@ -120,7 +121,8 @@ async def _ask_head(
     import aiohttp
 
     where = where or ServerClient.load_head_server_config()
-    url, timeout = f"http://{where.host}:{where.port}{VERSION_PATH}", aiohttp.ClientTimeout(total=timeout_s)
+    url = f"http://{where.host}:{where.port}{VERSION_PATH}"
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         async with (
             # A session of its own: trainers call this from whichever event loop they have.

@@ -132,7 +132,8 @@ class _FlatTools:
         self.tools: list[Any] = []
         self.names: dict[str, tuple[str, str]] = {}
         self._taken: set[str] = set()
-        self._dropped, self._functions_only = dropped, functions_only
+        self._dropped = dropped
+        self._functions_only = functions_only
 
     def add_all(self, tools: Sequence[Any], namespace: str | None = None) -> None:
         for tool in tools:
@@ -144,7 +145,8 @@ class _FlatTools:
                 self._add(tool, namespace)
 
     def _add(self, tool: Json, namespace: str | None) -> None:
-        kind, name = tool.get("type"), tool.get("name") or ""
+        kind = tool.get("type")
+        name = tool.get("name") or ""
         joined = _join_name(name, namespace)
         if (self._functions_only and kind != "function") or (joined and joined in self._taken):
             self._dropped.append(f"tool {joined!r} of type {kind!r}")

@@ -286,7 +286,8 @@ class RolloutCollectionHelper(_MetricsWriter):
         for row in examples:
             _require_agent(row)
         client = self.setup_server_client(head_server_config)
-        witness, limit = find_observer(client), semaphore or nullcontext()
+        witness = find_observer(client)
+        limit = semaphore or nullcontext()
         player = Player(
             post_with(client),
             witness=witness,
@@ -410,7 +411,8 @@ class RolloutAggregationHelper(_MetricsWriter):
         from nemo_gym._results.merge import merge_shards, warn_of_shards
         from nemo_gym._results.result_rows import expand_globs
 
-        shards, output = expand_globs(config.input_glob), RunPaths.of(config.output_jsonl_fpath).output
+        shards = expand_globs(config.input_glob)
+        output = RunPaths.of(config.output_jsonl_fpath).output
         for warning in warn_of_shards(shards):
             LOG.warning("%s", warning)
         if config.merge_shards:

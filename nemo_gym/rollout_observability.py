@@ -150,7 +150,8 @@ class AgentObservationBundle(ObservationModel):
         _refuse_duplicates("invocation_id", (one.invocation_id for one in invocations))
         parents = {one.invocation_id: one.parent_invocation_id for one in invocations}
         for start in parents:
-            seen, current = {start}, parents[start]
+            seen = {start}
+            current = parents[start]
             while current is not None:
                 if current in seen:
                     raise ValueError(f"parent_invocation_id must not form a cycle, as from {start!r} back to itself")

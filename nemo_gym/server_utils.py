@@ -20,10 +20,9 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 
-from nemo_gym._servers import head_app as head
 from nemo_gym._servers.direct_calls import call, response as replies, running_apps as registry
 from nemo_gym._servers.direct_calls.response import lazy_cookies as lazy_cookies
-from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
+from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig, build_head_app
 from nemo_gym._servers.http.admission import AccessRules
 from nemo_gym._servers.http.app_with_plain_routes import GymApp
 from nemo_gym._servers.http.guard import BodyLimit, ErrorsAsJson, make_validation_handler
@@ -412,7 +411,8 @@ class SimpleServer(BaseServer):
         """
         global_config_dict = get_global_config_dict()
         name = os.environ[INSTANCE_NAME_ENV]
-        config, worker = cls.config_of_instance(global_config_dict, name), this_worker()
+        config = cls.config_of_instance(global_config_dict, name)
+        worker = this_worker()
         if global_config_dict.get("dry_run"):
             cls.from_global_config(global_config_dict, name)
             return None
@@ -465,7 +465,7 @@ class HeadServer(BaseServer):
         """Return the app, and save its token (the config's access token or a new one) in the user's token file."""
         access = AccessRules.from_config(maybe_get_global_config_dict() or {})
         token = run_files.create_token(run_token_path(self.config), access.token)
-        return head.build_head_app(self.global_config_dict_yaml, self.get_server_instances, token, self.policy_version)
+        return build_head_app(self.global_config_dict_yaml, self.get_server_instances, token, self.policy_version)
 
     @property
     def policy_version(self) -> RunVersion:

@@ -27,7 +27,8 @@ class SessionClient:
 
         Without `client`, ask the head server, which blocks briefly.
         """
-        self._server, self._client = server, client or ServerClient.load_from_global_config()
+        self._server = server
+        self._client = client or ServerClient.load_from_global_config()
         self._headers = run_token_header(self._client.head_server_config)
 
     def url_for(self, session_id: str) -> str:

@@ -23,7 +23,9 @@ class UnknownSession(GymError, KeyError):
 
     def __init__(self, session_id: str, ttl_s: float, max_sessions: int) -> None:
         super().__init__(session_id, ttl_s, max_sessions)
-        self.session_id, self.ttl_s, self.max_sessions = session_id, ttl_s, max_sessions
+        self.session_id = session_id
+        self.ttl_s = ttl_s
+        self.max_sessions = max_sessions
 
     def __str__(self) -> str:
         return (
@@ -50,7 +52,10 @@ class SessionStore(Generic[T]):
     ) -> None:
         if ttl_s <= 0 or max_sessions <= 0:
             raise ValueError(f"ttl_s and max_sessions must be positive, not {ttl_s!r} and {max_sessions!r}")
-        self._ttl_s, self._max, self._on_drop, self._clock = ttl_s, max_sessions, on_drop, clock
+        self._ttl_s = ttl_s
+        self._max = max_sessions
+        self._on_drop = on_drop
+        self._clock = clock
         self._entries: OrderedDict[str, tuple[float, T]] = OrderedDict()  # oldest use first
 
     def __setitem__(self, session_id: str, state: T) -> None:

@@ -56,7 +56,8 @@ def load_skill_directory(path: str | Path) -> SkillsRef:
 
 def hash_skill_dir(path: str | Path) -> str:
     """Return 12 hex digits that change with the name or the content of any file below `path`."""
-    root, digest = _find_root(path), hashlib.sha256()
+    root = _find_root(path)
+    digest = hashlib.sha256()
     for file in sorted(root.rglob("*")):
         if file.is_file():
             digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
@@ -102,7 +103,8 @@ def stage_skills(path: str | Path | SkillsRef | Mapping[str, Any], dest: str | P
             )
     for skill in list_skills(path):
         folder = Path(dest) / skill.name
-        source, target = skill.folder.resolve(), folder.resolve()
+        source = skill.folder.resolve()
+        target = folder.resolve()
         if source in (target, *target.parents) or target in source.parents:
             raise SkillError(f"skill {skill.name!r} cannot be copied to {folder}: it overlaps its own folder {source}")
         if folder.exists():

@@ -165,7 +165,9 @@ async def running(
 
 def _make_instance(name: str, given: Any) -> SimpleServer:
     if isinstance(given, SimpleServer):
-        given.config.name, given.config.host, given.config.port = name, _TEST_HOST, next(_numbers)
+        given.config.name = name
+        given.config.host = _TEST_HOST
+        given.config.port = next(_numbers)
         return given
     cls, fields = given if isinstance(given, tuple) else (given, {})
     server: SimpleServer = build_server(cls, name=name, **fields)

@@ -149,7 +149,8 @@ class TokenSession:
         return _Sequence(ids, len(ids))
 
     def _measure_room(self, prompt: _Sequence) -> int | None:
-        length, after_first = self.settings.max_length, self.settings.max_response_length
+        length = self.settings.max_length
+        after_first = self.settings.max_response_length
         whole = None if length is None else length - len(prompt.ids)
         response = None if after_first is None else after_first - (len(prompt.ids) - prompt.root_length)
         return min((room for room in (whole, response) if room is not None), default=None)

@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "adversary"
 PAGE = ROOT / "docs" / "concepts" / "trust.md"
-BEGIN, END = "<!-- fault matrix: written by scripts/write_fault_matrix.py -->\n", "<!-- end of the fault matrix -->"
+BEGIN = "<!-- fault matrix: written by scripts/write_fault_matrix.py -->\n"
+END = "<!-- end of the fault matrix -->"
 
 
 @dataclass(frozen=True, order=True)

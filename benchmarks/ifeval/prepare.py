@@ -18,7 +18,8 @@ def prepare(grading_mode: str = "binary", revision: str | None = None) -> Path:
 
 
 def _row(row: Row, grading_mode: str) -> Row:
-    ids, arguments = row["instruction_id_list"], row["kwargs"]
+    ids = row["instruction_id_list"]
+    arguments = row["kwargs"]
     if len(ids) != len(arguments):
         raise UnexpectedData(f"prompt {row['key']!r} has {len(ids)} instructions, but {len(arguments)} kwargs")
     return {

@@ -81,7 +81,8 @@ class Catalogue:
         return ImportedRows(**self._ask("_make_rows", {**request, "built_with": built_with}))
 
     def _ask(self, function: str, arguments: dict[str, Any]) -> Any:
-        file, request = self.folder / FILE, {"folder": str(self.folder), "function": function, "arguments": arguments}
+        file = self.folder / FILE
+        request = {"folder": str(self.folder), "function": function, "arguments": arguments}
         try:
             done = subprocess.run(
                 [self.python, "-m", __name__],

@@ -149,7 +149,8 @@ def _describe(
 
 def _read_agents(configs: Configs) -> Iterator[Component]:
     for server in list_visible_servers("responses_api_agents", configs.roots):
-        name, paths = server.folder.name, server.configs
+        name = server.folder.name
+        paths = server.configs
         blocks = [block for path in paths for block in _select_implementation(name, configs.read(path))]
         frameworks = [block for block in blocks if {"agent_framework", "anthropic_api_key"} & set(block.settings)]
         wired = any("resources_server" in block.settings for block in blocks)
@@ -201,7 +202,8 @@ def _read_models(configs: Configs) -> Iterator[Component]:
 
 def _read_resources_servers(configs: Configs) -> Iterator[Component]:
     for server in list_visible_servers("resources_servers", configs.roots):
-        folder, names = server.folder, server.names
+        folder = server.folder
+        names = server.names
         for name, path in names.items():
             every = list(iter_server_blocks(configs.read(path)))
             servers = [block for block in every if block.type == "resources_servers"]

@@ -79,7 +79,8 @@ class ServerConfigs:
     @property
     def names(self) -> dict[str, Path]:
         """The configs by what a selector takes: the server's own name, or `name/flavour`."""
-        server, found = self.folder.name, {}
+        server = self.folder.name
+        found = {}
         for config in self.configs:
             flavour = config.relative_to(self.folder / "configs").with_suffix("").as_posix()
             found[server if flavour == server else f"{server}/{flavour}"] = config

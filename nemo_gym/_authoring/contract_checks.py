@@ -107,7 +107,8 @@ class _Known:
     """The checks, and what earlier ones have found out for later ones."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject, self._table = subject, subject.table
+        self._subject = subject
+        self._table = subject.table
         self._gold: list[Sequence[Turn]] | None = None
         self._serial: list[Played] | None = None
         self._silent: Sequence[Played] = ()
@@ -301,7 +302,8 @@ class _Known:
     def _earns_nothing(self, reward: float | None) -> bool:
         if reward is None:
             return False
-        none, full = self._subject.no_reward, self._subject.full_reward
+        none = self._subject.no_reward
+        full = self._subject.full_reward
         return reward <= none + _CLOSE if full > none else reward >= none - _CLOSE
 
     def _is_full(self, played: Played) -> bool:
@@ -315,7 +317,8 @@ class _Known:
                 await self._table.play(row, [text]) for row, text in zip(subject.rows, guess.replies, strict=True)
             ]
             if all(map(self._is_full, played)):
-                self._gold, self._serial = [[text] for text in guess.replies], played
+                self._gold = [[text] for text in guess.replies]
+                self._serial = played
                 said = guess.form.format(answer="…")
                 return "passed", f"{len(played)} rows; the field {guess.field!r}, said as {said}"
             best = best or guess

@@ -83,7 +83,8 @@ class Table:
 
     def __init__(self, call: Call, *, steps: bool = False) -> None:
         """Play by `/reset` and `/step` if `steps`, else by tools and `/verify`."""
-        self._call, self._steps = call, steps
+        self._call = call
+        self._steps = steps
 
     async def post(self, path: str, body: Any, cookies: Mapping[str, str] | None = None) -> Answer:
         """POST `body`, as it is if it is bytes."""
@@ -107,7 +108,9 @@ class Table:
         seeded = await self.post("/seed_session", task)
         if seeded.status != 200:
             return Played(seeded, failed_at="/seed_session")
-        cookies, output, answers = dict(seeded.cookies), list[Mapping[str, Any]](), list[str]()
+        cookies = dict(seeded.cookies)
+        output = list[Mapping[str, Any]]()
+        answers = list[str]()
         for number, turn in enumerate(turns):
             item = _make_item(turn, number)
             output.append(item)
@@ -126,7 +129,9 @@ class Table:
         answer = await self.post("/reset", task)
         if answer.status != 200:
             return Played(answer, failed_at="/reset")
-        cookies, total, observations = dict(answer.cookies), 0.0, list[str]()
+        cookies = dict(answer.cookies)
+        total = 0.0
+        observations = list[str]()
         for number, turn in enumerate(turns or [{}]):
             output = [_make_item(turn, number)] if turn else []
             answer = await self.post("/step", {**task, "response": make_response(output)}, cookies)
@@ -187,7 +192,8 @@ def make_function_call(name: str, arguments: str, number: int = 0) -> dict[str, 
 # --- how long a server does not answer --------------------------------------------------------------------------------
 
 
-STALL_WARNS_S, STALL_FAILS_S = 0.1, 1.0
+STALL_WARNS_S = 0.1
+STALL_FAILS_S = 1.0
 _BEAT_S = 0.005
 _TRIES = 2
 
@@ -206,7 +212,8 @@ async def measure_longest_stall(beat: Callable[[], Awaitable[Any]], work: Callab
 
 
 async def _measure_stall(beat: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[None]]) -> float:
-    longest, is_over = 0.0, False
+    longest = 0.0
+    is_over = False
 
     async def listen() -> None:
         nonlocal longest

@@ -136,7 +136,8 @@ EXAMPLE_ROWS = 5
 
 def find_data_problems(folder: Path) -> list[str]:
     """Return what is wrong with the data of the resources server in `folder`, each with the command that fixes it."""
-    name, data = folder.name, folder / "data"
+    name = folder.name
+    data = folder / "data"
     collate = (
         f"hint: gym dataset collate --resources-server {name} --mode example_validation --output-dir results/{name}"
     )

@@ -18,7 +18,8 @@ def measure(server: str, seconds: float) -> dict[str, Any]:
     environment = importlib.import_module(f"resources_servers.{server}.environment")
     data = importlib.import_module(f"resources_servers.{server}.generate_data")
     episodes = [(row, data.solution(row)) for row in data.rows()]
-    steps, began = play(environment, episodes), time.process_time()  # the first round loads what is loaded late
+    steps = play(environment, episodes)
+    began = time.process_time()  # the first round loads what is loaded late
     steps = 0
     while time.process_time() - began < seconds:
         steps += play(environment, episodes)

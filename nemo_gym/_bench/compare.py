@@ -63,12 +63,14 @@ def describe_difference(old: Bench, new: Bench) -> list[str]:
         if then.get(what) != now.get(what):
             lines.append(f"another machine: {what} was {then.get(what)!r} and is {now.get(what)!r}")
     for name in sorted(old.versions.keys() | new.versions.keys()):
-        was, is_ = old.versions.get(name, "none"), new.versions.get(name, "none")
+        was = old.versions.get(name, "none")
+        is_ = new.versions.get(name, "none")
         if was != is_:
             lines.append(f"{name} was {was} and is {is_}")
     then_post, now_post = (bench.find("bare POST", "µs of CPU") for bench in (old, new))
     if then_post is not None and now_post is not None:
-        was_us, is_us = write_number(then_post.value), write_number(now_post.value)
+        was_us = write_number(then_post.value)
+        is_us = write_number(now_post.value)
         lines.append(f"a bare POST took {was_us} µs of CPU and takes {is_us}: figures in µs, ms and s move with it")
     return lines
 

@@ -27,10 +27,14 @@ COORDINATOR = "a rollout on the coordinator of `gym eval run --workers`"
 PROCESS = "`gym eval run` with few rollouts in flight"
 IN_FLIGHT = "every further rollout in flight"
 START = "`gym eval run` with one rollout"
-CPU_UNIT, MEMORY_UNIT, ROLLOUT_MEMORY_UNIT, START_UNIT = "µs of CPU", "MB resident", "KB resident", "s of CPU"
+CPU_UNIT = "µs of CPU"
+MEMORY_UNIT = "MB resident"
+ROLLOUT_MEMORY_UNIT = "KB resident"
+START_UNIT = "s of CPU"
 
 _TOOL_ROUNDS = 4
-_FEW, _MANY = 300, 1_800
+_FEW = 300
+_MANY = 1_800
 _MANY_COORDINATED = 6_300
 """More, since a coordinator takes so little for each that its start would drown it."""
 _CONCURRENCY = 32
@@ -65,7 +69,8 @@ class RolloutCpu:
 def measure_cpu(rounds: int) -> list[RolloutCpu]:
     """Return what a rollout with one model call costs, and every further turn, round by round."""
     found = list[RolloutCpu]()
-    one, several = Settings(tool_rounds=0), Settings(tool_rounds=_TOOL_ROUNDS)
+    one = Settings(tool_rounds=0)
+    several = Settings(tool_rounds=_TOOL_ROUNDS)
     with prepared(one) as (one_call, base_url), prepared(several) as (many_calls, _):
         for command in (one_call, many_calls):
             _run(command, 1)  # writes bytecode

@@ -20,7 +20,8 @@ from nemo_gym._bench.startup import Imports, free_port
 
 _ROUNDS = 5
 _BOUND = 4.0
-_POLL_S, _DEADLINE_S = 0.002, 300.0
+_POLL_S = 0.002
+_DEADLINE_S = 300.0
 _LOAD = """
 import time
 from collections.abc import Callable

@@ -30,7 +30,8 @@ _AT_ONCE = 256
 _ROUNDS = 5
 _MATH_ROUNDS = 3
 _TESTS = 20
-_TEST_BOUND, _OWN_TIME_BOUND = 1.0, 1.25
+_TEST_BOUND = 1.0
+_OWN_TIME_BOUND = 1.25
 # As fast as the bare library; the rest is noise.
 _MATH_BOUND = 1.1
 # About 50 ms; it says what it took itself.

@@ -59,7 +59,8 @@ class _Sample:
 async def _measure(name: str) -> _Sample:
     async with serving(name) as subject:
         await verify_all(subject, await up_to_verify(subject, len(subject.rows)))
-        sample, begin = _Sample(), time.perf_counter()
+        sample = _Sample()
+        begin = time.perf_counter()
         while sample.count < _VERIFICATIONS and time.perf_counter() - begin < _ENOUGH_S:
             latencies_s = await verify_all(subject, await up_to_verify(subject, _AT_ONCE))
             sample.latencies_s += latencies_s

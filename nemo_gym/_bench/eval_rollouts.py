@@ -14,7 +14,8 @@ from nemo_gym._bench.fake_replies import Settings
 from nemo_gym._bench.measure import cpu_of_child
 from nemo_gym._bench.report import Row
 
-_FEW, _MANY = 500, 8_500
+_FEW = 500
+_MANY = 8_500
 _CONCURRENCY = 32
 _ROUNDS = 3
 _CASES = (

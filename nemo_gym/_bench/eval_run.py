@@ -29,7 +29,8 @@ _ENVIRONMENTS = Path(__file__).parents[2] / "resources_servers"
 _ROUNDS = 5
 _START_BOUND = 3.0
 _MANY_ROLLOUTS = 10_000
-_EXIT_BOUND_S, _EXIT_BOUND_PER_ROW_S = 0.5, 20e-6
+_EXIT_BOUND_S = 0.5
+_EXIT_BOUND_PER_ROW_S = 20e-6
 
 
 class Command:
@@ -46,7 +47,10 @@ class Command:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         self.env = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "NEMO_GYM_RUN_TOKEN_DIR": folder}
         self.output = Path(folder) / "rollouts.jsonl"
-        self._base_url, self._folder, self._environment, self._servers = base_url, folder, environment, servers
+        self._base_url = base_url
+        self._folder = folder
+        self._environment = environment
+        self._servers = servers
 
     def start(self, *arguments: str, **popen: Any) -> subprocess.Popen[bytes]:
         """Start it; `popen` says where its output goes."""
@@ -124,7 +128,8 @@ class _FirstRequest:
     """From the command to the first request at the endpoint."""
 
     def __init__(self, command: Command, base_url: str) -> None:
-        self._command, self._base_url = command, base_url
+        self._command = command
+        self._base_url = base_url
         self._tasks = command.write_tasks(1)
 
     def __call__(self) -> float:

@@ -94,7 +94,8 @@ class Endpoint:
                 return Answer(reply(self._stats()))
             case b"DELETE", "/stats":
                 self.counts.clear()
-                self.most_open_calls, self.first_call_at = self.open_calls, None
+                self.most_open_calls = self.open_calls
+                self.first_call_at = None
                 return Answer(reply({}))
             case b"GET", "/health":
                 return Answer(reply("ok"))
@@ -130,7 +131,8 @@ class Endpoint:
         self.counts[dialect] += 1
         if self.first_call_at is None:
             self.first_call_at = time.time()
-        delay_s, fault = self._latency_s(), self._fault(body)
+        delay_s = self._latency_s()
+        fault = self._fault(body)
         if fault is not None:
             self.counts[f"fault {fault}"] += 1
             return _faulty(fault, delay_s)
@@ -141,7 +143,8 @@ class Endpoint:
             return Answer(error(400, f"not a request of this API: {problem!r}"))
 
     def _latency_s(self) -> float:
-        latency_ms, sigma = self._settings.latency_ms, self._settings.latency_sigma
+        latency_ms = self._settings.latency_ms
+        sigma = self._settings.latency_sigma
         if latency_ms and sigma:
             return self._dice.lognormvariate(log(latency_ms), sigma) / 1000
         return latency_ms / 1000
@@ -196,9 +199,11 @@ class Connection(asyncio.Protocol):
     """One client's connection."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint, self._loop = endpoint, asyncio.get_running_loop()
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        self._url, self._body = b"", b""
+        self._url = b""
+        self._body = b""
         self._is_waited_for = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -213,7 +218,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def on_message_begin(self) -> None:
-        self._url, self._body = b"", b""
+        self._url = b""
+        self._body = b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -250,7 +256,9 @@ class Connection(asyncio.Protocol):
 
 async def serve(sock: socket.socket, settings: Settings) -> None:
     """Answer on `sock` until SIGINT or SIGTERM."""
-    endpoint, done, loop = Endpoint(settings), asyncio.Event(), asyncio.get_running_loop()
+    endpoint = Endpoint(settings)
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, done.set)
     server = await loop.create_server(lambda: Connection(endpoint), sock=sock, backlog=_BACKLOG)

@@ -37,7 +37,8 @@ class Settings:
 
 def write_response(request: dict[str, Any], settings: Settings, number: int) -> dict[str, Any]:
     """A Responses object."""
-    tools, items = request.get("tools") or [], request["input"]
+    tools = request.get("tools") or []
+    items = request["input"]
     results = sum(item.get("type") == "function_call_output" for item in items) if isinstance(items, list) else 0
     turn = find_turn(items, settings.scripts) if settings.scripts else None
     answer = turn if isinstance(turn, str) else settings.answer

@@ -19,7 +19,8 @@ _CASES = {
     "stack": "import fastapi, aiohttp, pydantic, omegaconf",
     "base_resources_server": "import nemo_gym.base_resources_server",
 }
-_ROUNDS_WITH_BYTECODE, _ROUNDS_AS_IS = 9, 5
+_ROUNDS_WITH_BYTECODE = 9
+_ROUNDS_AS_IS = 5
 _PACKAGE_BOUND_MS = 30.0
 _SERVER_BOUND = 1.3
 
@@ -44,7 +45,8 @@ def _rows(env: Mapping[str, str], rounds: int, suffix: str) -> list[Row]:
 
 class _Import:
     def __init__(self, code: str, env: Mapping[str, str]) -> None:
-        self._argv, self._env = [sys.executable, "-c", code], env
+        self._argv = [sys.executable, "-c", code]
+        self._env = env
 
     def __call__(self) -> float:
         return cpu_of_child(self._argv, self._env)

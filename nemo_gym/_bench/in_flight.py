@@ -63,7 +63,8 @@ _DEADLINE_S = 900.0
 
 def run() -> list[Row]:
     """Every number of rollouts in flight."""
-    rows, least_s = list[Row](), 0.0
+    rows = list[Row]()
+    least_s = 0.0
     for in_flight, latency_s, rollouts in _STEPS:
         found = measure_in_process(in_flight, max(latency_s, least_s * in_flight), rollouts)
         rows += _rows(in_flight, found)
@@ -86,7 +87,8 @@ def _rows(in_flight: int, found: dict[str, Any]) -> list[Row]:
     def at(chart: str, line: str) -> Point:
         return Point(chart, line, in_flight, "rollouts in flight")
 
-    latency_chart, memory_chart = "latency added to a rollout, ms", "memory resident at its peak, MB"
+    latency_chart = "latency added to a rollout, ms"
+    memory_chart = "memory resident at its peak, MB"
     return [
         Row(f"{name}: memory", found["peak_mb"], "MB resident", point=at(memory_chart, "memory")),
         Row(f"{name}: latency added", found["p50_ms"], "ms at p50", point=at(latency_chart, "p50")),
@@ -122,7 +124,8 @@ async def _collect(base_url: str, in_flight: int, latency_s: float, rollouts: in
     async with running(
         weather=WeatherServer, model=(SimpleModelServer, endpoint), weather_agent=(SimpleAgent, agent)
     ) as client:
-        limit, cpu_s = FixedLimit(in_flight), time.process_time()
+        limit = FixedLimit(in_flight)
+        cpu_s = time.process_time()
         with tempfile.TemporaryDirectory(prefix="perf-in-flight-") as folder, _journal(Path(folder), rollouts) as log:
             counts = await collect(
                 _tasks(rollouts),
@@ -150,7 +153,8 @@ async def _collect(base_url: str, in_flight: int, latency_s: float, rollouts: in
 async def _measure_bare(base_url: str, in_flight: int, latency_s: float) -> dict[str, float]:
     """Return what a plain client adds to as many calls of the endpoint, as many at once."""
     body = orjson.dumps(weather_task()["responses_create_params"])
-    headers, added_ms = {"content-type": "application/json"}, list[float]()
+    headers = {"content-type": "application/json"}
+    added_ms = list[float]()
 
     async def call_in_turn(session: aiohttp.ClientSession) -> None:
         began = time.monotonic()
@@ -184,7 +188,9 @@ def _journal(folder: Path, rollouts: int) -> Journal:
 
 
 def main() -> None:
-    in_flight, latency_s, rollouts = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    in_flight = int(sys.argv[1])
+    latency_s = float(sys.argv[2])
+    rollouts = int(sys.argv[3])
     settings = Settings(latency_ms=1000 * latency_s)
     allow_open_files()
     with fake_endpoint.running(settings) as base_url, collect_rarely():

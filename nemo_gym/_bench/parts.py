@@ -64,7 +64,8 @@ def run_parts(names: Sequence[str], repeat: int, on_start: Callable[[str], None]
     """Run each part `repeat` times and yield its result; a part that fails stops no other."""
     for name in names:
         on_start(name)
-        runs, began = list[PartResult](), time.perf_counter()
+        runs = list[PartResult]()
+        began = time.perf_counter()
         while len(runs) < repeat and all(run.rows for run in runs):
             runs.append(_run_in_process(name))
         if runs[-1].rows:

@@ -12,8 +12,13 @@ from math import ceil, floor, log10
 
 from nemo_gym._bench.report import Row, write_number
 
-_WIDTH, _HEIGHT, _COLUMNS = 460, 300, 2
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 20, 44, 46
+_WIDTH = 460
+_HEIGHT = 300
+_COLUMNS = 2
+_LEFT = 62
+_RIGHT = 20
+_TOP = 44
+_BOTTOM = 46
 _COLOURS = ("#1f6feb", "#d1542c", "#2a8a4a", "#8250c4", "#946800")
 _WIDE_SPAN = 20.0
 _LETTER_PX = 6.0
@@ -32,14 +37,16 @@ def draw_picture(rows: Iterable[Row], caption: str) -> str | None:
     if not charts:
         return None
     columns = min(_COLUMNS, len(charts))
-    width, height = columns * _WIDTH, ceil(len(charts) / columns) * _HEIGHT + 34
+    width = columns * _WIDTH
+    height = ceil(len(charts) / columns) * _HEIGHT + 34
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<style>{_STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for number, (title, lines) in enumerate(charts.items()):
-        x, y = number % columns * _WIDTH, number // columns * _HEIGHT
+        x = number % columns * _WIDTH
+        y = number // columns * _HEIGHT
         drawn += [f'<g transform="translate({x},{y})">', *_draw_chart(title, lines), "</g>"]
     drawn += [f'<text class="small" x="12" y="{height - 12}">{escape(caption)}</text>', "</svg>"]
     return "\n".join(drawn) + "\n"
@@ -108,7 +115,8 @@ def _draw_line(
 
 
 def _draw_axes(x_axis: _Axis, y_axis: _Axis, xs: Sequence[float]) -> list[str]:
-    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    right = _WIDTH - _RIGHT
+    bottom = _HEIGHT - _BOTTOM
     drawn = [f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>']
     for tick in _ticks(y_axis):
         y = y_axis.place(tick)
@@ -126,10 +134,12 @@ def _write(x: float, y: float, text: str, anchor: str = "middle") -> str:
 
 
 def _axis_of(values: Sequence[float], start_px: float, end_px: float, *, from_zero: bool) -> _Axis:
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if low > 0 and high / low > _WIDE_SPAN:
         if from_zero:  # whole powers of ten, so that there are lines to read the figures by
-            low, high = 10.0 ** floor(log10(low)), 10.0 ** ceil(log10(high))
+            low = 10.0 ** floor(log10(low))
+            high = 10.0 ** ceil(log10(high))
         return _Axis(low, high, start_px, end_px, is_log=True)
     low = min(low, 0.0) if from_zero else low
     return _Axis(low, high if high > low else low + 1, start_px, end_px, is_log=False)

@@ -22,7 +22,8 @@ _ROLLOUTS = 100_000
 _SHAPES = {"12,500 x 8": 8, "100,000 x 1": 1}
 _ROUNDS = 1
 _IN_FLIGHT = 256
-_TIME_BOUND_S, _MEMORY_BOUND_MB = 10.0, 500.0
+_TIME_BOUND_S = 10.0
+_MEMORY_BOUND_MB = 500.0
 _BARE = "import orjson\nfor line in open('r.jsonl', 'rb'): orjson.loads(line)\ncode = 0\n"
 _GYM = """
 import sys
@@ -93,7 +94,8 @@ class _Command:
     def __init__(self, code: str, arguments: Sequence[str], env: Mapping[str, str], folder: str) -> None:
         # `env -C` gives the child a folder of its own; ours stays where it is.
         self._argv = ["/usr/bin/env", "-C", folder, sys.executable, "-c", code + _REPORT_PEAK, *arguments]
-        self._env, self._peak = dict(env), Path(folder, "peak_kb")
+        self._env = dict(env)
+        self._peak = Path(folder, "peak_kb")
         self.peak_mb = 0.0
 
     def __call__(self) -> float:
@@ -145,7 +147,8 @@ def _response(chance: random.Random, texts: Sequence[str]) -> dict[str, Any]:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": chance.choice(texts)}]}
     text = {"type": "output_text", "text": chance.choice(texts), "annotations": []}
     reply = {"type": "message", "id": f"msg_{chance.getrandbits(64):x}", "role": "assistant", "content": [text]}
-    read, written = chance.randrange(100, 300), chance.randrange(50, 4000)
+    read = chance.randrange(100, 300)
+    written = chance.randrange(50, 4000)
     usage: dict[str, Any] = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
     usage["input_tokens_details"] = {"cached_tokens": 0}
     return {

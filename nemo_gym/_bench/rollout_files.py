@@ -103,7 +103,9 @@ class _Writer:
 
 def write_rollouts(path: Path, size_bytes: int = 1 << 30, *, seed: int = 0, repeats: int = 8) -> int:
     """Write rollouts until the file is so large; the number of rows."""
-    writer, written, number = _Writer(seed, repeats), 0, 0
+    writer = _Writer(seed, repeats)
+    written = 0
+    number = 0
     with open(path, "wb", buffering=1 << 20) as file:
         while written < size_bytes:
             written += file.write(orjson.dumps(writer.row(number), option=orjson.OPT_APPEND_NEWLINE))

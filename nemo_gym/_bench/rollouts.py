@@ -97,9 +97,11 @@ async def _measure(client: ServerClient, base_url: str, case: _Case) -> list[rep
     async with aiohttp.ClientSession() as session:
         for number in range(_ROUNDS + 1):
             before_s = await bare_post.cost(session, base_url)
-            cpu, begin = time.process_time(), time.perf_counter()
+            cpu = time.process_time()
+            begin = time.perf_counter()
             took = await _collect_all(client, case)
-            cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
+            cpu_s = time.process_time() - cpu
+            wall_s = time.perf_counter() - begin
             after_s = await bare_post.cost(session, base_url)
             if number:
                 units.append(cpu_s / _ROLLOUTS / ((before_s + after_s) / 2))

@@ -19,7 +19,9 @@ from nemo_gym._bench.report import Row
 
 _IN_FLIGHT = 16_000
 _MEMORY_BOUND_MB = 1500
-_LONG_RUN, _EARLY, _CONCURRENCY = 200_000, 10_000, 256
+_LONG_RUN = 200_000
+_EARLY = 10_000
+_CONCURRENCY = 256
 _GROWTH_BOUND = 1.1
 _LOOK_EVERY_S = 0.25
 
@@ -57,7 +59,8 @@ def long_run(rollouts: int = _LONG_RUN, early: int = _EARLY, concurrency: int = 
     with prepared(Settings(tool_rounds=0)) as (command, _):
         watched = _run(command, rollouts, concurrency=concurrency)
     title = f"{rollouts:,} rollouts, {concurrency} at once"
-    early_mb, late_mb = watched.memory_mb_at(early), watched.memory_mb_at(rollouts)
+    early_mb = watched.memory_mb_at(early)
+    late_mb = watched.memory_mb_at(rollouts)
     return [
         Row(f"{title}: memory after {early:,}", early_mb, "MB resident"),
         Row(f"{title}: memory after the last", late_mb, "MB resident"),
@@ -89,7 +92,9 @@ class _Lines:
     """Counts the lines of a file that grows."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._at, self.count = path, 0, 0
+        self._path = path
+        self._at = 0
+        self.count = 0
 
     def look(self) -> int:
         if self._path.exists():
@@ -103,7 +108,9 @@ class _Lines:
 
 def _run(command: Command, rollouts: int, *, concurrency: int) -> _Watched:
     tasks = command.write_tasks(rollouts)
-    watched, lines, started = _Watched(), _Lines(command.output), time.perf_counter()
+    watched = _Watched()
+    lines = _Lines(command.output)
+    started = time.perf_counter()
     errors_path = command.output.with_name("errors.txt")
     with errors_path.open("wb") as errors:
         arguments = ("--input", tasks, "--concurrency", str(concurrency))

@@ -40,7 +40,8 @@ class _Sample:
     """CPU seconds per item."""
 
     def __init__(self, operation: Callable[[], object], length: int) -> None:
-        self._operation, self._length = operation, length
+        self._operation = operation
+        self._length = length
 
     def __call__(self) -> float:
         return cpu_per_call(self._operation, _ITEMS_PER_SAMPLE // self._length) / self._length

@@ -19,7 +19,9 @@ from nemo_gym._bench.measure import in_turns, in_unit, ratios_of
 from nemo_gym._bench.report import Row
 
 _ROUNDS = 5
-_TIME_BOUND, _MEMORY_BOUND_MB, _PROCESS_BOUND = 3.0, 220, 2
+_TIME_BOUND = 3.0
+_MEMORY_BOUND_MB = 220
+_PROCESS_BOUND = 2
 _SETTLED_S = 1.0
 
 
@@ -66,7 +68,8 @@ class _Started:
 
 class _Start:
     def __init__(self, env: dict[str, str], folder: str) -> None:
-        self._env, self._folder = env, folder
+        self._env = env
+        self._folder = folder
 
     def measured(self) -> _Started:
         started = time.perf_counter()

@@ -60,7 +60,8 @@ async def serving_resources(name: str) -> AsyncIterator[tuple[DictConfig, DictCo
 
 async def up_to_verify(subject: Subject, count: int) -> list[Verification]:
     """Play `count` sessions; of each the call that would score it."""
-    call, ready = subject.table._call, list[Verification]()
+    call = subject.table._call
+    ready = list[Verification]()
 
     async def but_verify(method: str, path: str, body: bytes, cookies: Mapping[str, str]) -> Answer:
         if path != "/verify":

@@ -26,7 +26,9 @@ from nemo_gym._bench.rollout_files import write_rollouts
 
 _SIZE_BYTES = 1 << 30
 _OPENED = 25
-_USABLE_BOUND_S, _OPEN_BOUND_MS, _MEMORY_BOUND_MB = 5.0, 300, 600
+_USABLE_BOUND_S = 5.0
+_OPEN_BOUND_MS = 300
+_MEMORY_BOUND_MB = 600
 _FIRST_ROWS = "#ngp-listing tr[data-row]"
 _OPEN = """query => new Promise((done) => {
     const link = document.createElement("a");
@@ -72,7 +74,8 @@ class _Figures:
 
 
 def _measured(browser: Browser, path: Path, n_rows: int) -> _Figures:
-    figures, began = _Figures(), time.perf_counter()
+    figures = _Figures()
+    began = time.perf_counter()
     with _viewer(path, figures) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}/?tab=browse", timeout=60_000)

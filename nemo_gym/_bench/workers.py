@@ -19,7 +19,8 @@ from nemo_gym._bench.eval_run import Command, prepared, stats
 from nemo_gym._bench.fake_replies import Settings
 from nemo_gym._bench.report import Row
 
-_FEW, _MANY = 500, 6_500
+_FEW = 500
+_MANY = 6_500
 _CONCURRENCY = 64
 _ROUNDS = 3
 _SAMPLE_EVERY_S = 0.05
@@ -85,7 +86,8 @@ def _play(command: Command, base_url: str, rollouts: int, workers: int) -> _Cost
     endpoint_s = stats(base_url, then_reset=True)["cpu_s"]
     words = ["--input", tasks, "--concurrency", str(_CONCURRENCY), "--quiet", "--workers", str(workers)]
     process = command.start(*words, stdout=subprocess.DEVNULL)
-    watched, samples = psutil.Process(process.pid), list[tuple[float, float]]()
+    watched = psutil.Process(process.pid)
+    samples = list[tuple[float, float]]()
     while True:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
@@ -96,8 +98,10 @@ def _play(command: Command, base_url: str, rollouts: int, workers: int) -> _Cost
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"`gym eval run --workers {workers}` ended with code {process.returncode}")
-    ended, counted = command.output.stat().st_mtime, stats(base_url)
+    ended = command.output.stat().st_mtime
+    counted = stats(base_url)
     began: float = counted["first_call_at"]
     playing = [cpu_s for at, cpu_s in samples if began - _SAMPLE_EVERY_S <= at <= ended + _SAMPLE_EVERY_S]
-    coordinator_s, wall_s = playing[-1] - playing[0], ended - began
+    coordinator_s = playing[-1] - playing[0]
+    wall_s = ended - began
     return _Cost(wall_s, used.ru_utime + used.ru_stime, coordinator_s, counted["cpu_s"] - endpoint_s)

@@ -28,7 +28,8 @@ from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import offer
 from nemo_gym.errors import ConfigError
 
-COMMAND_LINE, INITIAL = "command line", "initial config"
+COMMAND_LINE = "command line"
+INITIAL = "initial config"
 
 
 @dataclass(frozen=True)

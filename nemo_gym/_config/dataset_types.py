@@ -99,7 +99,8 @@ class DatasetConfig(BaseModel):
     @model_validator(mode="after")
     def align_source_and_identifiers(self) -> "DatasetConfig":
         """Fill `source` from the identifiers, or the other way round, since readers may look at either."""
-        gitlab, huggingface = self.gitlab_identifier, self.huggingface_identifier
+        gitlab = self.gitlab_identifier
+        huggingface = self.huggingface_identifier
         if self.source is None and (gitlab or huggingface):
             warnings.warn(
                 f"dataset {self.name!r}: gitlab_identifier and huggingface_identifier are deprecated; use `source`",

@@ -69,7 +69,8 @@ def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
     shape = _SHAPE.fullmatch(token)
     if shape is None:
         raise _Unreadable("expected `+key=value`, `++key=value`, `key=value` or `~key`")
-    key, rest = shape["key"], shape["rest"]
+    key = shape["key"]
+    rest = shape["rest"]
     if "@" in key:
         raise _Unreadable("packages (`key@package`) are not supported.\nhint: write the dotted key it stands for")
     if key.split(".")[0].split("/")[0] == "hydra":

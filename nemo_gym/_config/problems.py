@@ -74,7 +74,9 @@ def read_reason(error: "OmegaConfBaseException") -> str:
 
 
 IS_MISSING = "is missing"
-_WHOLE, _NUMBER, _MAPPING = "must be a whole number", "must be a number", "must be a mapping"
+_WHOLE = "must be a whole number"
+_NUMBER = "must be a number"
+_MAPPING = "must be a mapping"
 _TEXTS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
@@ -117,7 +119,8 @@ def explain(error: "ValidationError", data: Any) -> dict[KeyPath, str]:
 
 def describe(mistake: Mapping[str, Any]) -> str:
     """Return what a value must be, without the value."""
-    kind, context = mistake["type"], mistake.get("ctx") or {}
+    kind = mistake["type"]
+    context = mistake.get("ctx") or {}
     if kind in _CHOICES and _CHOICES[kind] in context:
         subject = "`type` must" if kind == "union_tag_invalid" else "must"
         return f"{subject} be one of {context[_CHOICES[kind]]}"
@@ -132,7 +135,8 @@ def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
     wanted = " or ".join(dict.fromkeys(map(describe, mistakes))).replace(" or must be ", " or ")
     wanted = wanted.removeprefix(f"{path[-1]} " if path else "")  # the caller names the place
     last = mistakes[-1]
-    kind, context = last["type"], last.get("ctx") or {}
+    kind = last["type"]
+    context = last.get("ctx") or {}
     if kind in _WITHOUT_VALUE:
         return wanted
     value = context.get("tag", last["input"])

@@ -121,13 +121,15 @@ def _list_rival_definitions(name: str, provenance: Provenance, config: DictConfi
 
 def check_references(detected: Detected, provenance: Provenance = NOWHERE, roots: Sequence[Path] = ()) -> Problems:
     """Report references, at any depth of a server's block, to servers that the config does not define."""
-    problems, values = Problems(), detected.values
+    problems = Problems()
+    values = detected.values
     defined = {(instance.SERVER_TYPE, instance.name) for instance in detected.instances}
     undecided = set(detected.almost) | detected.unknown_yet
     for instance in detected.instances:
         block = values.plain[instance.name][instance.SERVER_TYPE]
         for path, reference in walk_mappings(block, (instance.name, instance.SERVER_TYPE)):
-            kind, name = reference.get("type"), reference.get("name")
+            kind = reference.get("type")
+            name = reference.get("name")
             if kind not in SERVER_TYPES or not isinstance(name, str):
                 continue
             known = (kind, name) in defined or name in undecided

@@ -34,7 +34,8 @@ def check_implementations(detected: Detected, provenance: Provenance, roots: Seq
     ports = defaultdict[tuple[str, int], list[str]](list)
     for instance in detected.instances:
         block = instance.get_inner_run_server_config_dict()
-        kind, impl = instance.SERVER_TYPE, get_implementation(instance)
+        kind = instance.SERVER_TYPE
+        impl = get_implementation(instance)
         given = instance.get_inner_run_server_config()
         if given.port is not None:
             ports[given.host or "", given.port].append(instance.name)
@@ -94,7 +95,9 @@ class ServerCode:
         if folder is None or not (folder / entrypoint).is_file():
             return None
         start = folder / entrypoint
-        fields, seen, todo = dict[str, list[str]](), set[Path](), [start, *start.parent.glob("*.py")]
+        fields = dict[str, list[str]]()
+        seen = set[Path]()
+        todo = [start, *start.parent.glob("*.py")]
         while todo:
             path = todo.pop()
             if path in seen:
@@ -170,7 +173,8 @@ def check_types(
     """Report the wanted settings of servers whose value fits none of the types that their field may have."""
     problems = Problems()
     for instance in detected.instances:
-        kind, implementation = instance.SERVER_TYPE, get_implementation(instance)
+        kind = instance.SERVER_TYPE
+        implementation = get_implementation(instance)
         whole = (instance.name, kind, implementation)
         if not is_wanted(whole):
             continue

@@ -30,7 +30,8 @@ def complete_instances(layers: Sequence[Layer], roots: Sequence[Path]) -> tuple[
     """Return a layer of defaults for each new instance that the last of `layers` names, and a note about each."""
     *lower, command_line = layers
     known = {str(name) for layer in lower for name in layer.values}
-    defaults, notes = list[Layer](), list[str]()
+    defaults = list[Layer]()
+    notes = list[str]()
     for name, block in command_line.values.items():
         if name not in known and not nearest_spelling(str(name), known):
             found = _find_defaults(str(name), block, roots)
@@ -82,7 +83,8 @@ def resolve_short_names(values: dict[str, Any], command_line: Layer) -> list[str
         reference = get_value(values, path) if has_path(values, path) else None
         if not isinstance(given.get("name"), str) or not isinstance(reference, dict):
             continue
-        kind, name = reference.get("type"), reference.get("name")
+        kind = reference.get("type")
+        name = reference.get("name")
         if kind not in SERVER_TYPES or name in values:
             continue
         servers = {str(key): block[kind] for key, block in values.items() if kind in list_server_types(block)}

@@ -156,12 +156,15 @@ class _OverrideChecker:
     ) -> None:
         *lower, command_line = resolved.provenance.layers
         self.problems = Problems()
-        self._lower, self._given = lower, command_line.values
+        self._lower = lower
+        self._given = command_line.values
         self._plain = resolved.servers.values.plain
         self._instances = {instance.name: instance for instance in resolved.servers.instances}
         self._undecided = {*resolved.servers.almost, *resolved.servers.unknown_yet}
         self._interpolated = _list_interpolated_keys(resolved.provenance)
-        self._flags, self._other_settings, self._code = flags, other_settings, code
+        self._flags = flags
+        self._other_settings = other_settings
+        self._code = code
 
     def check(self) -> None:
         for name, value in self._given.items():
@@ -188,7 +191,8 @@ class _OverrideChecker:
             self._report((name,), nearest(name, {*settings, *self._instances}, limit=1))
 
     def _check_instance(self, instance: ServerInstance, value: Any) -> None:
-        kind, implementation = instance.SERVER_TYPE, get_implementation(instance)
+        kind = instance.SERVER_TYPE
+        implementation = get_implementation(instance)
         whole = (instance.name, kind, implementation)
         for key in value if isinstance(value, Mapping) else ():
             if key != kind and not self._is_read((instance.name, str(key))):

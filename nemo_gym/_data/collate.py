@@ -137,7 +137,9 @@ def write_source_rows(sources: Iterable[Source], path: Path, *, limit: int | Non
 
     Nothing is measured and nothing beyond the limit is read. If a row is bad, leave no file and raise OffendingRows.
     """
-    known, found, count = KnownSettings(), list[Offending](), 0
+    known = KnownSettings()
+    found = list[Offending]()
+    count = 0
     with _explain_write_errors(path), atomic_writer(path) as file:
         for source in sources:
             if limit is not None and count >= limit:
@@ -170,9 +172,12 @@ class _Part:
 
 def _prepare_all(parts: Sequence[_Part], progress: Progress | None) -> list[Offending]:
     """Measure every dataset and write its good rows into its draft; return the bad rows of each."""
-    known, found = KnownSettings(), list[Offending]()
+    known = KnownSettings()
+    found = list[Offending]()
     for part in parts:
-        is_good, repeats, metrics = not any(found), part.source.repeats, part.metrics
+        is_good = not any(found)
+        repeats = part.source.repeats
+        metrics = part.metrics
         found.append(offending := Offending(part.source.path))
         for number, (row, asked, line) in enumerate(_prepare_rows(part.source, known, offending), 1):
             metrics.add(row, asked, len(line))
@@ -200,7 +205,8 @@ def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedTy
 
 def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
     """Write the metrics file, unless an existing one agrees; if it disagrees, write a conflict file beside it."""
-    targets, metrics = part.targets, part.summary
+    targets = part.targets
+    metrics = part.summary
     before = read_metrics_file(targets.existing_metrics)
     if before is not None and TOKENS not in metrics:
         before.pop(TOKENS, None)
@@ -251,7 +257,8 @@ def _prepare_rows(
 
     The others go to `offending`. Without `check`, any JSON object is good.
     """
-    check_row, prompt = RowChecker(known).check, source.prompt
+    check_row = RowChecker(known).check
+    prompt = source.prompt
     agent = {"type": "responses_api_agents", "name": source.agent}
     tail = b', "' + AGENT_REF_KEY_NAME.encode() + b'": ' + orjson.dumps(agent) + b"}\n"
     for number, raw in read_raw_rows(source.path, source.start, source.end):

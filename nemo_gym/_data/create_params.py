@@ -60,7 +60,8 @@ def read_plain_messages(given: Any) -> Messages | None:
     messages = []
     try:
         for item in given:
-            role, content = item["role"], item["content"]
+            role = item["role"]
+            content = item["content"]
             if type(item) is not dict or len(item) != 2 or type(content) is not str or role not in _ROLES:
                 return None
             messages.append((role, content))
@@ -110,7 +111,8 @@ def count_words(value: Any) -> int:
 
 
 def _read_settings(plain: dict[str, Any]) -> Settings:
-    tools, instructions = plain.get("tools"), plain.get("instructions")
+    tools = plain.get("tools")
+    instructions = plain.get("instructions")
     numbers = {name: to_finite(plain[name]) for name in SAMPLING if name in plain}
     return Settings(
         identity=hash(encode_canonically(plain)),
@@ -142,7 +144,10 @@ class Conversations:
         """Measure create params; each comes with its parsed parts."""
         identities = list[int]()
         for params, (settings, messages) in given:
-            words, tokens, turns, parts = settings.words, 0, 0, [settings.identity]
+            words = settings.words
+            tokens = 0
+            turns = 0
+            parts = [settings.identity]
             if settings.instructions is not None:
                 tokens = self._measure_shared_text(settings.instructions)[1]
             if "input" in params:
@@ -150,7 +155,8 @@ class Conversations:
                     self._measure_messages(messages, parts) if messages else self._measure_input(params["input"], parts)
                 )
                 # The key `input` counts as a word too.
-                words, tokens = words + 1 + more_words, tokens + more_tokens
+                words = words + 1 + more_words
+                tokens = tokens + more_tokens
             self.words.append(words or 1)
             self.tokens.append(tokens)
             if turns:
@@ -166,15 +172,20 @@ class Conversations:
         """Measure the texts waiting to be measured as a batch; only then are the numbers complete."""
         if self._texts and self._batches is not None:
             self.user_messages.add_all(self._texts)
-            all_words, all_tokens = self.words, self.tokens
+            all_words = self.words
+            all_tokens = self.tokens
             for row, words, tokens in zip(self._rows, *self._batches.of(self._texts), strict=True):
                 all_words[row] += words
                 all_tokens[row] += tokens
-        self._texts, self._rows, self._characters = [], [], 0
+        self._texts = []
+        self._rows = []
+        self._characters = 0
 
     def _measure_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
         """Like `_measure_input`, for plain messages only."""
-        words, tokens, turns = _WORDS_AROUND_CONTENT * len(messages), 0, 0
+        words = _WORDS_AROUND_CONTENT * len(messages)
+        tokens = 0
+        turns = 0
         for role, content in messages:
             if role == "user":
                 turns += 1
@@ -201,7 +212,9 @@ class Conversations:
             of_item = (
                 self._measure_other_item(item, parts) if messages is None else self._measure_messages(messages, parts)
             )
-            words, tokens, turns = words + of_item[0], tokens + of_item[1], turns + of_item[2]
+            words = words + of_item[0]
+            tokens = tokens + of_item[1]
+            turns = turns + of_item[2]
         return words, tokens, turns
 
     def _measure_other_item(self, item: Any, parts: list[Any]) -> tuple[int, int, int]:
@@ -285,7 +298,8 @@ class Distinct:
         """Drop repeated hashes once there may be many; call this now and then."""
         # Only once it has doubled, so that every number is sorted at most a few times.
         if len(self._new) > max(_MANY, len(self._sorted)):
-            self._sorted, self._new = _sort_distinct(self._sorted + self._new), array("q")
+            self._sorted = _sort_distinct(self._sorted + self._new)
+            self._new = array("q")
 
     def __or__(self, other: "Distinct") -> "Distinct":
         """Return the union of both."""

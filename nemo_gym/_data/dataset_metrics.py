@@ -69,7 +69,8 @@ def describe_chunks(chunks: Sequence[Chunk]) -> dict[str, Any]:
     count = sum(len(chunk.values) * chunk.repeats for chunk in filled)
     if not count:
         return _make_entry(0, 0.0, 0.0, 0.0, 0.0)
-    low, high = min(min(chunk.values) for chunk in filled), max(max(chunk.values) for chunk in filled)
+    low = min(min(chunk.values) for chunk in filled)
+    high = max(max(chunk.values) for chunk in filled)
     if low == high:
         return _make_entry(count, low, low, high, 0.0)
     if max(-low, high) > _LARGE:
@@ -214,7 +215,9 @@ class MetricsAccumulator:
                 self.sampling[name].extend([number] * count)
         self.fields.add_all(self._rows)
         self.conversations.add_all(self._asked)
-        self._rows, self._asked, self._bytes = [], [], 0
+        self._rows = []
+        self._asked = []
+        self._bytes = 0
 
 
 def _describe_fields(parts: Sequence[MetricsAccumulator]) -> dict[str, Any]:

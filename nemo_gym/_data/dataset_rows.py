@@ -38,7 +38,8 @@ class BadRow(Exception):
 
     def __init__(self, reasons: tuple[str, ...], detail: str = "") -> None:
         super().__init__(reasons, detail)
-        self.reasons, self.detail = reasons, detail
+        self.reasons = reasons
+        self.detail = detail
 
 
 def parse_row(raw: bytes) -> Row:
@@ -74,7 +75,8 @@ class RowChecker:
         if not isinstance(params, dict):
             problem = "not an object" if CREATE_PARAMS in row else "missing"
             raise BadRow((f"{problem} ({CREATE_PARAMS})",))
-        settings, given = self._known.of(params), params.get("input")
+        settings = self._known.of(params)
+        given = params.get("input")
         messages = read_plain_messages(given)
         if not settings.is_valid:
             _validate(params)
@@ -132,7 +134,9 @@ class Offending:
     """The bad rows of one file; rows are counted as an editor counts lines."""
 
     def __init__(self, path: Path | str, most_reasons: int = _MOST_REASONS, most_ranges: int = _MOST_RANGES) -> None:
-        self.path, self._most_reasons, self._most_ranges = path, most_reasons, most_ranges
+        self.path = path
+        self._most_reasons = most_reasons
+        self._most_ranges = most_ranges
         self.count = 0
         self._by_reason: dict[str, _LineRanges] = {}
         self._other_reasons = 0
@@ -174,7 +178,8 @@ def render_rows(source: Path, target: Path, prompt: Callable[[Row], Row]) -> int
     """Write every row of `source` with its prompt to `target`; if one does not fit, raise OffendingRows."""
     if source.resolve() == target.resolve():
         raise DataFileError(f"{target} is the input itself.\nhint: choose another output")
-    offending, count = Offending(source), 0
+    offending = Offending(source)
+    count = 0
     with atomic_writer(target) as file:
         for number, raw in read_raw_rows(source):
             try:

@@ -35,7 +35,9 @@ class GitlabError(GymError):
 
     def __init__(self, message: str, status: int | None = None, code: str = "") -> None:
         super().__init__(message, status, code)
-        self.message, self.status, self.code = message, status, code
+        self.message = message
+        self.status = status
+        self.code = code
 
     def __str__(self) -> str:
         return self.message

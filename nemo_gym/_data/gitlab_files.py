@@ -64,7 +64,8 @@ class HttpFiles:
     """Files below a URL: GitLab's packages, or the artifacts that an MLflow server serves itself."""
 
     def __init__(self, api: Api, url: str) -> None:
-        self._api, self._url = api, url.rstrip("/")
+        self._api = api
+        self._url = url.rstrip("/")
 
     def holds(self, path: str) -> bool:
         try:
@@ -83,7 +84,8 @@ class HttpFiles:
 
     def checksum(self, path: str) -> Checksum:
         """Return the checksum of what the store returns."""
-        digest, size = hashlib.sha256(), 0
+        digest = hashlib.sha256()
+        size = 0
         response = self._get(path, f"read {path!r} back")
         for chunk in self._chunks(response, f"read {path!r} back"):
             digest.update(chunk)
@@ -98,7 +100,8 @@ class HttpFiles:
         """Download a file completely to `target`, or leave `target` unchanged."""
         with self._get_whole(path) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
-            total, validator = _read_total(response), _read_validator(response)
+            total = _read_total(response)
+            validator = _read_validator(response)
             identity = sha256 or validator
             with _open_part(target, f"{self._make_url(path)} {identity} {total}", keep=identity is not None) as file:
                 if file.tell() != total:
@@ -112,7 +115,9 @@ class HttpFiles:
         self, file: BufferedRandom, response: "Response", path: str, validator: str | None, progress: Progress
     ) -> None:
         """Append what is missing; resume a broken connection as long as something arrives."""
-        what, failures, most = f"download {path!r}", 0, file.tell()
+        what = f"download {path!r}"
+        failures = 0
+        most = file.tell()
         if file.tell():
             response.close()
             response = self._get(path, what, file.tell(), validator)
@@ -173,7 +178,8 @@ class _ProgressReader:
     """A file that reports how far it was read; its length lets it be sent in one piece with a known size."""
 
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
-        self._file, self._progress = file, progress
+        self._file = file
+        self._progress = progress
         self._size = os.fstat(file.fileno()).st_size
 
     def __len__(self) -> int:

@@ -108,7 +108,8 @@ class DatasetRegistry(ABC):
 
     def _list(self, endpoint: str, what: str, **fields: Any) -> Iterator[dict[str, Any]]:
         """Yield the models or versions of all pages."""
-        key, fields["max_results"] = endpoint.partition("/")[0].replace("-", "_"), _PAGE
+        key = endpoint.partition("/")[0].replace("-", "_")
+        fields["max_results"] = _PAGE
         while True:
             page = self.api.call("GET", endpoint, what, **fields)
             yield from page.get(key, ())

@@ -221,7 +221,8 @@ def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
         if remote.checksum.isalnum()
         else hashlib.sha256(f"{remote.path}@{remote.commit}".encode()).hexdigest()
     )
-    whole, part = folder / f"{name}.whole", folder / f"{name}.part"
+    whole = folder / f"{name}.whole"
+    part = folder / f"{name}.part"
     if whole.exists():
         return whole
     with part.open("r+b" if part.exists() else "w+b") as file:

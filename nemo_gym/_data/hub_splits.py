@@ -140,7 +140,8 @@ def match_files(repo_id: str, patterns: Sequence[Pattern], paths: Sequence[str])
     n_wild = sum(1 for _, pattern in patterns if _WILDCARD.search(pattern))
     if n_wild * len(paths) > _MOST_COMPARISONS:
         raise explain_bad_card(repo_id, f"names {n_wild:,} patterns with wildcards, too many for {len(paths):,} files")
-    known, split_paths = set(paths), [(path, path.split("/")) for path in paths] if n_wild else []
+    known = set(paths)
+    split_paths = [(path, path.split("/")) for path in paths] if n_wild else []
     for split, pattern in patterns:
         if _WILDCARD.search(pattern):
             matches = compile_pattern(pattern)
@@ -174,7 +175,8 @@ def _compile_parts(pattern: str) -> list[Callable[[str], Any] | None]:
 
 
 def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str]) -> bool:
-    at, part = 0, 0
+    at = 0
+    part = 0
     retry: tuple[int, int] | None = None
     while part < len(parts):
         matcher = pattern[at] if at < len(pattern) else None
@@ -182,7 +184,8 @@ def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str
             at += 1
             retry = at, part
         elif matcher is not None and matcher(parts[part]):
-            at, part = at + 1, part + 1
+            at = at + 1
+            part = part + 1
         elif retry is None:
             return False
         else:  # let the last `**` take one more part

@@ -74,7 +74,8 @@ class Uploaded:
 
 def check_rows(path: Path) -> int:
     """Return how many rows a training set has; raise OffendingRows naming each row that lacks a required field."""
-    offending, count = Offending(path), 0
+    offending = Offending(path)
+    count = 0
     for count, (number, raw) in enumerate(read_raw_rows(path), 1):  # noqa: B007
         try:
             if CREATE_PARAMS not in parse_row(raw):
@@ -301,7 +302,8 @@ class _Digest(io.RawIOBase):
     """A file that only keeps the checksum of what is written to it."""
 
     def __init__(self) -> None:
-        self._sha256, self._size = hashlib.sha256(), 0
+        self._sha256 = hashlib.sha256()
+        self._size = 0
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         self._sha256.update(data)
@@ -315,7 +317,8 @@ class _Digest(io.RawIOBase):
         """Go back to the beginning, which is all that is needed when a server sends a file again."""
         if offset or whence:
             raise io.UnsupportedOperation("a checksum can only be started again")
-        self._sha256, self._size = hashlib.sha256(), 0
+        self._sha256 = hashlib.sha256()
+        self._size = 0
         return 0
 
     def truncate(self, size: int | None = None) -> int:

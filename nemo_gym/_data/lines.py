@@ -86,7 +86,8 @@ class _WithHead(io.RawIOBase):
     """A stream with its peeked first bytes put back: a pipe cannot be rewound."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, rest
+        self._head = head
+        self._rest = rest
 
     def readable(self) -> bool:
         return True
@@ -110,10 +111,13 @@ class _ZstdStream(io.RawIOBase):
                 f"{path} is compressed with zstd, which needs a package that is not installed.\n"
                 f"hint: pip install 'nemo-gym[data]', or decompress the file with `zstd -d`"
             ) from error
-        self._path, self._file, self._damage = path, file, zstandard.ZstdError
+        self._path = path
+        self._file = file
+        self._damage = zstandard.ZstdError
         self._new_frame: Callable[[], zstandard.ZstdDecompressionObj] = zstandard.ZstdDecompressor().decompressobj
         self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._compressed, self._content = b"", memoryview(b"")
+        self._compressed = b""
+        self._content = memoryview(b"")
 
     def readable(self) -> bool:
         return True

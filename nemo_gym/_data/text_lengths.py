@@ -81,7 +81,8 @@ class _Words(dict[str, int]):
 
     def __init__(self, count: CountTokens, before: str) -> None:
         super().__init__()
-        self._count, self._before = count, before
+        self._count = count
+        self._before = before
 
     def __missing__(self, word: str) -> int:
         stands_alone = word and word == word.strip()
@@ -121,7 +122,8 @@ class TextBatches:
     """Measures texts of at most `LONGEST_TEXT` characters, `BATCH_CHARACTERS` plus one text at a time."""
 
     def __init__(self, count_tokens: CountTokens, numpy: Any) -> None:
-        self._np, self._count = numpy, functools.partial(count_safely, count_tokens)
+        self._np = numpy
+        self._count = functools.partial(count_safely, count_tokens)
         self._is_visible = numpy.array([not chr(code).isspace() for code in range(_BEYOND_WHITE_SPACE + 1)])
         # The first byte of a window is the lowest.
         self._masks = numpy.array([(1 << 8 * count) - 1 for count in range(_WINDOW_BYTES + 1)], dtype=numpy.uint64)
@@ -133,13 +135,15 @@ class TextBatches:
         if all(map(str.isascii, texts)):
             return self._measure_alike(texts)
         # ASCII takes one byte per character, other texts four: the few that are not ASCII must not slow down the rest.
-        words, tokens = [0] * len(texts), [0] * len(texts)
+        words = [0] * len(texts)
+        tokens = [0] * len(texts)
         for is_ascii in (True, False):
             places = [place for place, text in enumerate(texts) if text.isascii() is is_ascii]
             if places:
                 measured = self._measure_alike([texts[place] for place in places])
                 for place, text_words, text_tokens in zip(places, *measured, strict=True):
-                    words[place], tokens[place] = text_words, text_tokens
+                    words[place] = text_words
+                    tokens[place] = text_tokens
         return words, tokens
 
     def _measure_alike(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -228,7 +232,8 @@ class TextBatches:
         its end: its length distinguishes its hash from all those in the table.
         """
         np = self._np
-        count, step = len(raw) // width, _WINDOW_BYTES // width
+        count = len(raw) // width
+        step = _WINDOW_BYTES // width
         # Copied, because contiguous numbers are faster to gather than overlapping ones.
         windows = np.ndarray(count, dtype="<u8", buffer=raw + bytes(_WINDOW_BYTES), strides=(width,)).copy()
         hashes: Array = (lengths + (width << 32)).view(np.uint64)

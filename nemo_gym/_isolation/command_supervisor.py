@@ -65,7 +65,9 @@ def _become_command(settings: dict[str, Any]) -> None:
     """In the child: apply limits, give up rights, and execute the command."""
     try:
         os.setsid()
-        uid, counted, contained = settings["uid"], settings["counted_uid"], settings["contained"]
+        uid = settings["uid"]
+        counted = settings["counted_uid"]
+        contained = settings["contained"]
         file_rules = make_file_rules(contained["readable"], contained["writable"]) if contained else None
         if contained and file_rules is None:
             raise OSError(errno.ENOSYS, "this kernel has no Landlock, and without bubblewrap nothing else hides files")
@@ -141,7 +143,8 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
 
 def _measure_disk(folders: list[str], enough: int) -> int:
     """Return how many bytes the files below `folders` take; stop counting above `enough`."""
-    total, todo = 0, list(folders)
+    total = 0
+    todo = list(folders)
     while todo and total <= enough:
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
             for entry in entries:

@@ -23,7 +23,8 @@ from typing import Any
 LENGTH = struct.Struct(">Q")
 NUMBER_BYTES = 8
 COMMAND = struct.Struct(">cQ")
-START, KILL = b"s", b"k"
+START = b"s"
+KILL = b"k"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # The name under which a worker loads the parent's main module, so that `if __name__ == "__main__"` does not run.

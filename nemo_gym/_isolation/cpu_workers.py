@@ -28,7 +28,8 @@ class Template:
 
     def __init__(self, preload: Sequence[str], *, main_path: str | None = None) -> None:
         """`preload`: modules to import once, `main_path`: the main module of this process, if calls are of it."""
-        self._preload, self._main_path = tuple(preload), main_path
+        self._preload = tuple(preload)
+        self._main_path = main_path
         self._lock = threading.Lock()
         self._stop: Callable[[], object] | None = None
         self._control: socket.socket | None = None

@@ -36,7 +36,8 @@ class EpisodeProcesses(ClosablePool):
         are imported once, take up.
         """
         super().__init__("pool of environments")
-        self._make, self._memory_bytes = make, memory_bytes
+        self._make = make
+        self._memory_bytes = memory_bytes
         loaded = [hosted_environment.__name__, *preload, *([make.__module__] if make.__module__ != "__main__" else ())]
         main = getattr(sys.modules["__main__"], "__file__", None) if make.__module__ == "__main__" else None
         template = Template(loaded, main_path=None if main is None else str(Path(main).absolute()))
@@ -65,7 +66,10 @@ class Episode:
     """One environment in its own process, from `reset` to `end`. After a failure it can only be ended."""
 
     def __init__(self, worker: CpuWorker, stack: AsyncExitStack, make: Make, memory_bytes: int) -> None:
-        self._worker, self._stack, self._make, self._memory_bytes = worker, stack, make, memory_bytes
+        self._worker = worker
+        self._stack = stack
+        self._make = make
+        self._memory_bytes = memory_bytes
         self._turn = asyncio.Lock()
         self._is_ended = False
         self.steps = 0

@@ -65,7 +65,8 @@ def step(*action: Any) -> bytes:
 
 def close() -> int:
     """Close the environment; return how many bytes this process has grown by since its first episode."""
-    environment, _Process.environment = _Process.environment, None
+    environment = _Process.environment
+    _Process.environment = None
     if callable(end := getattr(environment, "close", None)):
         with contextlib.suppress(Exception):  # the episode is over and its reward is known
             _finish(end())

@@ -32,7 +32,8 @@ class PoolFull(GymError):
 
     def __init__(self, what: str, max_queue: int) -> None:
         super().__init__(what, max_queue)
-        self.what, self.max_queue = what, max_queue
+        self.what = what
+        self.max_queue = max_queue
 
     def __str__(self) -> str:
         return (
@@ -90,7 +91,10 @@ class Slots(Generic[W]):
     def __init__(self, what: str, start: Callable[[], Awaitable[W]], *, size: int, max_queue: int) -> None:
         if size < 1 or max_queue < 0:
             raise ValueError(f"{what}: needs at least one worker and no negative queue, not {size} and {max_queue}")
-        self._what, self._start, self._size, self._max_queue = what, start, size, max_queue
+        self._what = what
+        self._start = start
+        self._size = size
+        self._max_queue = max_queue
         self._free = asyncio.Semaphore(size)
         self._waiting = 0
         self._idle: list[tuple[float, W]] = []
@@ -309,7 +313,8 @@ class ClosablePool(ABC):
     """A pool that ends with `aclose`, with `async with`, or with an app."""
 
     def __init__(self, what: str) -> None:
-        self._what, self._is_closed = what, False
+        self._what = what
+        self._is_closed = False
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -36,7 +36,8 @@ END_PATIENCE_S = 3.0
 MIB = 1024 * 1024
 FOLDER_PREFIX = "nemo-gym-code-"
 # Imports that must work inside: a Python module, and one that may be a shared library.
-FIRST_PROGRAM, FIRST_TIMEOUT_S = "import difflib, _lsprof; print('works')", 30.0
+FIRST_PROGRAM = "import difflib, _lsprof; print('works')"
+FIRST_TIMEOUT_S = 30.0
 # User ids that no real user has; as far as they go, each sandbox on the machine has its own.
 _FIRST_UID = 1_800_000_000
 _NOBODY = 65534

@@ -304,7 +304,8 @@ def _make_metric_row(name: str, interval: Mapping[str, Any]) -> MetricRow:
 
 def _find_n_scored(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
     """Return how many rollouts a metric rests on, if it or its category, the beginning of its name, says so."""
-    places, category = [f"{N_SCORED}/{name}"], name
+    places = [f"{N_SCORED}/{name}"]
+    category = name
     while "/" in category:
         category = category.rpartition("/")[0]
         places.append(f"{category}/{N_SCORED}")

@@ -17,7 +17,10 @@ from nemo_gym._rollouts.run_manifest import Shard, describe_missing, read_manife
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._util.atomic_files import atomic_writer
 
-_ROLLOUT_BITS, _SHARD_BITS, _OFFSET_BITS, _SIZE_BITS = 32, 20, 44, 40
+_ROLLOUT_BITS = 32
+_SHARD_BITS = 20
+_OFFSET_BITS = 44
+_SIZE_BITS = 40
 _PLACE_BITS = _SHARD_BITS + _OFFSET_BITS + _SIZE_BITS
 _MOST_OPEN = 128
 _MOST_AT_ONCE_BYTES = 1 << 20
@@ -82,7 +85,9 @@ def _join_neighbours(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[i
             size += next_size
         else:
             yield shard, offset, size
-            shard, offset, size = next_shard, next_offset, next_size
+            shard = next_shard
+            offset = next_offset
+            size = next_size
     if size:
         yield shard, offset, size
 

@@ -113,7 +113,8 @@ def read_results(path: str | os.PathLike[str]) -> Iterator[ResultLine]:
     name = os.fspath(path)
     with open_results(path) as file:
         for number, offset, size, row in parse_lines(file, path, torn_tail_ok=True):
-            task, rollout = row.get(TASK_INDEX_KEY_NAME) or 0, row.get(ROLLOUT_INDEX_KEY_NAME) or 0
+            task = row.get(TASK_INDEX_KEY_NAME) or 0
+            rollout = row.get(ROLLOUT_INDEX_KEY_NAME) or 0
             if not (type(task) is int and type(rollout) is int and task >= 0 and rollout >= 0):
                 raise ResultsError(
                     f"{name}:{number}: {TASK_INDEX_KEY_NAME!r} is {task!r} and {ROLLOUT_INDEX_KEY_NAME!r} is "
@@ -157,7 +158,8 @@ def require_distinct(lines: Iterable[ResultLine]) -> None:
     """Raise ResultsError if a rollout occurs twice, naming both places."""
     seen: dict[Key, Place] = {}
     for line in lines:
-        key, place = line.key, line.place
+        key = line.key
+        place = line.place
         if (first := seen.setdefault(key, place)) != place:
             raise ResultsError(
                 f"task {key[0]}, rollout {key[1]} occurs twice: {first} and {place}.\n{SHARDS_SHARE_NO_ROLLOUT}"
@@ -275,11 +277,14 @@ def read_rollouts(
     files = list(paths)
     agents: dict[str | None, AgentRollouts] = {}
     first_unscored: Place | None = None
-    read_numbers, known_answers = NumberReader().read, answer_keys or {}
-    n_read, keys = 0, set[Key]()
+    read_numbers = NumberReader().read
+    known_answers = answer_keys or {}
+    n_read = 0
+    keys = set[Key]()
     for shard, path in enumerate(files):
         for line in read_results(path):
-            key, row = line.key, line.row
+            key = line.key
+            row = line.row
             agent = read_agent_name(row)
             if note_place is None:
                 n_read += 1

@@ -170,7 +170,9 @@ class Standing:
 
     def __init__(self, summary: RunSummary, limiter: Limiter, before: int = 0) -> None:
         """`before`: rollouts that earlier sessions of the run have dealt with."""
-        self.summary, self._limiter, self._before = summary, limiter, before
+        self.summary = summary
+        self._limiter = limiter
+        self._before = before
 
     @property
     def is_over(self) -> bool:

@@ -91,7 +91,8 @@ class TaskNumbers(Mapping[int, NumberT]):
         return sum(1 for _ in self)
 
     def add(self, task: int, number: NumberT) -> None:
-        dense, scattered = self._dense, self._scattered
+        dense = self._dense
+        scattered = self._scattered
         size = len(dense)
         if size <= task < 2 * size + 1024 and task not in scattered:
             dense.frombytes(bytes((task + 1 - size) * dense.itemsize))
@@ -117,7 +118,8 @@ class NumbersByDigest:
         self._buckets: dict[bytes, bytearray] = {}
 
     def find(self, digest: bytes) -> int | None:
-        bucket, rest = self._buckets.get(digest[:_PREFIX_BYTES]), digest[_PREFIX_BYTES:]
+        bucket = self._buckets.get(digest[:_PREFIX_BYTES])
+        rest = digest[_PREFIX_BYTES:]
         if bucket is None:
             return None
         at = bucket.find(rest)

@@ -18,7 +18,8 @@ from nemo_gym._transport.failures import Failure
 _CAUSE_SHOWN = 400
 _FIRST_CALLS_S = 30.0
 # This many refusals in a row end a run, before and after the first scored rollout.
-_FIRST_REFUSALS, _LATER_REFUSALS = 3, 10
+_FIRST_REFUSALS = 3
+_LATER_REFUSALS = 10
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b|\b\d+(?:\.\d+)?")
 
 
@@ -88,7 +89,8 @@ class FailureRateGuard:
 
     def __init__(self, max_rate: float, min_samples: int = 50, window: int = 500) -> None:
         assert 0.0 <= max_rate <= 1.0, f"a rate lies between 0 and 1, not {max_rate}"
-        self._max_rate, self._min_samples = max_rate, min_samples
+        self._max_rate = max_rate
+        self._min_samples = min_samples
         self._latest = deque[_Cause | None](maxlen=max(window, min_samples))
         self._failed = 0
         self._examples = dict[_Cause, str]()
@@ -146,15 +148,19 @@ class EndpointGuard:
         self, planned: int, *, check_reachable: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`check_reachable` means that nobody has checked yet whether the endpoint answers."""
-        self._planned, self._has_scored = planned, False
+        self._planned = planned
+        self._has_scored = False
         self._refusals = self._absences = 0
-        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if check_reachable else 0.0)
+        self._clock = clock
+        self._ends_s = clock() + (_FIRST_CALLS_S if check_reachable else 0.0)
 
     def note(self, outcome: Outcome) -> str | None:
         """Count a finished rollout; return the reason to give up, if there is one now."""
         if isinstance(outcome, Failed):
             return self.note_failure(outcome.failure)
-        self._has_scored, self._refusals, self._ends_s = True, 0, 0.0
+        self._has_scored = True
+        self._refusals = 0
+        self._ends_s = 0.0
         return None
 
     def note_failure(self, failure: Failure) -> str | None:

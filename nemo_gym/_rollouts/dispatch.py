@@ -48,7 +48,8 @@ async def dispatch(
     `hold_failures_s` later, as cancelled if the run was given up meanwhile.
     """
     in_flight = _InFlight(limiter, control, hold_failures_s, cancel_grace_s)
-    loop, row = asyncio.get_running_loop(), None
+    loop = asyncio.get_running_loop()
+    row = None
     rows_error: Exception | None = None
     with control.call_on_change(in_flight.follow_control):
         try:
@@ -57,7 +58,8 @@ async def dispatch(
                 for _ in range(len(in_flight.ended)):
                     yield in_flight.ended.popleft()
                 if control.is_stopping:
-                    rows, row = iter(()), None
+                    rows = iter(())
+                    row = None
                 has_more = len(in_flight.ended) <= _ENDED_QUEUE
                 for _ in range(in_flight.starts_in_a_row if has_more else 0):
                     # Get the row before the slot: a taken slot can only be released with an outcome.
@@ -65,7 +67,8 @@ async def dispatch(
                         try:
                             row = next(rows, None)
                         except Exception as error:  # raised again once all running rollouts have ended
-                            rows, rows_error = iter(()), error
+                            rows = iter(())
+                            rows_error = error
                     if row is None or not limiter.acquire():
                         has_more = False
                         break
@@ -89,8 +92,10 @@ class _InFlight:
     """The running rollouts, and the finished ones that were not yielded yet."""
 
     def __init__(self, limiter: Limiter, control: RunControl, hold_failures_s: float, cancel_grace_s: float) -> None:
-        self._limiter, self._control = limiter, control
-        self._hold_failures_s, self._cancel_grace_s = hold_failures_s, cancel_grace_s
+        self._limiter = limiter
+        self._control = control
+        self._hold_failures_s = hold_failures_s
+        self._cancel_grace_s = cancel_grace_s
         self._loop = asyncio.get_running_loop()
         self._event: asyncio.Future[None] | None = None
         self._next_tick: asyncio.TimerHandle | None = None

@@ -37,7 +37,8 @@ from nemo_gym.errors import ConfigError, GymError
 
 DEFAULT_REPEATS_KEY = "_default"
 _BUFFER_BYTES = 1 << 20
-_REASONS_TOLD, _RANGES_TOLD = 20, 20
+_REASONS_TOLD = 20
+_RANGES_TOLD = 20
 
 
 class BadRows(GymError, ValueError):
@@ -117,7 +118,9 @@ def expand(
     not act on any row before it has seen the last one; see `materialize`.
     """
     _check_overrides(settings.overrides)
-    problems, tasks, count = Offending(str(source), most_reasons=_REASONS_TOLD, most_ranges=_RANGES_TOLD), _Tasks(), 0
+    problems = Offending(str(source), most_reasons=_REASONS_TOLD, most_ranges=_RANGES_TOLD)
+    tasks = _Tasks()
+    count = 0
     for number, raw in itertools.islice(lines, settings.limit):
         count += 1
         try:
@@ -150,7 +153,8 @@ def _check_overrides(overrides: Mapping[str, Any]) -> None:
 
 def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes], object]) -> Plan:
     rollouts = tasks = 0
-    agents, per_task = Counter[str](), TaskCounts()
+    agents = Counter[str]()
+    per_task = TaskCounts()
     digest = hashlib.sha256()
     for row in rows:
         line = dumps_line(row)

@@ -12,7 +12,8 @@ from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_POLICY_VERSIONS_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
 
-MAX_STEPS, LENGTH = "max_steps", "length"
+MAX_STEPS = "max_steps"
+LENGTH = "length"
 # Tuples, because an agent may send values of any type, including unhashable ones.
 _CUT_OFFS = (MAX_STEPS, LENGTH)
 # As the Responses, the Chat Completions and the Anthropic dialect say it.
@@ -26,16 +27,19 @@ def copy_incidents(result: Row) -> None:
     response = result.get(RESPONSE_KEY_NAME)
     if type(response) is not dict:
         response = {}  # a third-party result: its own fields are all there is
-    on_response, in_result = response.pop(NG_TOOL_ERRORS_KEY, None), result.pop(NG_TOOL_ERRORS_KEY, None)
+    on_response = response.pop(NG_TOOL_ERRORS_KEY, None)
+    in_result = result.pop(NG_TOOL_ERRORS_KEY, None)
     if (on_response or in_result) and (tool_errors := pick_tool_errors(on_response) or pick_tool_errors(in_result)):
         result[NG_TOOL_ERRORS_KEY] = tool_errors
-    on_response, in_result = response.pop(NG_CUT_OFF_KEY, None), result.pop(NG_CUT_OFF_KEY, None)
+    on_response = response.pop(NG_CUT_OFF_KEY, None)
+    in_result = result.pop(NG_CUT_OFF_KEY, None)
     cut_off = in_result or on_response
     if cut_off not in _CUT_OFFS:
         cut_off = LENGTH if is_cut_by_length(response) else None
     if cut_off:
         result[NG_CUT_OFF_KEY] = cut_off
-    on_response, in_result = response.pop(NG_POLICY_VERSIONS_KEY, None), result.pop(NG_POLICY_VERSIONS_KEY, None)
+    on_response = response.pop(NG_POLICY_VERSIONS_KEY, None)
+    in_result = result.pop(NG_POLICY_VERSIONS_KEY, None)
     # Whoever made the response saw the versions; a result may hold those of the row it was made from.
     if versions := on_response or in_result:
         result[NG_POLICY_VERSIONS_KEY] = versions
@@ -45,7 +49,8 @@ def note_length_of_last_call(result: Row, calls: Sequence[Mapping[str, Any]]) ->
     """Note that a rollout's last captured model call was cut off, if the response does not say so."""
     if not calls or NG_CUT_OFF_KEY in result:
         return
-    reason, status = calls[-1].get("finish_reason"), calls[-1].get("response_status")
+    reason = calls[-1].get("finish_reason")
+    status = calls[-1].get("response_status")
     if reason in _LENGTH_REASONS or (reason is None and status == "incomplete"):
         result[NG_CUT_OFF_KEY] = LENGTH
 
@@ -54,7 +59,8 @@ def is_cut_by_length(reply: Any) -> bool:
     """Return whether a model's reply, in any dialect, ended because of its length."""
     if type(reply) is not dict:
         return False
-    details, choices = reply.get("incomplete_details"), reply.get("choices")
+    details = reply.get("incomplete_details")
+    choices = reply.get("choices")
     if type(details) is dict and details.get("reason"):
         return details["reason"] in _LENGTH_REASONS
     if type(choices) is list and choices and type(choices[0]) is dict:

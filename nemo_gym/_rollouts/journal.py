@@ -46,14 +46,17 @@ class Journal:
 
         `max_attempts` is how often a failing rollout may run in total, across resumed runs; None means no limit.
         """
-        self._paths, self._manifest = paths, manifest
+        self._paths = paths
+        self._manifest = manifest
         self._scored = manifest.counts.scored
         self._failed = Counter(manifest.counts.by_kind)
-        self._output, self._failures = _Log(paths.output), _Log(paths.failures)
+        self._output = _Log(paths.output)
+        self._failures = _Log(paths.failures)
         self._disk = _Disk(sync_every_s)
         self._closed = False
         self.most_in_flight: int | None = None
-        self.given_up, self._max_attempts = manifest.counts.failed, max_attempts
+        self.given_up = manifest.counts.failed
+        self._max_attempts = max_attempts
         """How many of the failed rollouts a resumed run will not run again."""
 
     @classmethod
@@ -84,7 +87,8 @@ class Journal:
     @property
     def counts(self) -> Counts:
         """What became of the planned rollouts so far."""
-        requested, failed = self._manifest.counts.requested, self._failed.total()
+        requested = self._manifest.counts.requested
+        failed = self._failed.total()
         return Counts(
             requested=requested,
             scored=self._scored,
@@ -203,7 +207,8 @@ def repair(log: Path) -> str | None:
 def _read_last_line(fd: int) -> tuple[int, bytes]:
     """Find where the last line begins, and read it."""
     end = os.fstat(fd).st_size
-    start, tail = end, b""
+    start = end
+    tail = b""
     while start > 0:
         step = min(start, max(_TAIL_BYTES, len(tail)))
         start -= step

@@ -17,7 +17,8 @@ from nemo_gym._transport.failures import Failure
 
 _OVERLOAD = re.compile(r"\banswered (?:429|503|504|529)\b|rate.?limit|too many requests|\boverloaded\b", re.IGNORECASE)
 # Latency caused by load falls about as much as the load does.
-_CLEARLY_LOWER, _CLEARLY_FASTER = 0.6, 0.8
+_CLEARLY_LOWER = 0.6
+_CLEARLY_FASTER = 0.8
 
 
 class Limiter(Protocol):
@@ -106,7 +107,8 @@ class AdaptiveLimit:
     def __init__(
         self, settings: AdaptiveSettings | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._settings, self._clock = settings or AdaptiveSettings(), clock
+        self._settings = settings or AdaptiveSettings()
+        self._clock = clock
         assert self._settings.start >= 1, "at least one rollout must be allowed to run"
         self._exact = float(min(self._settings.start, self._settings.maximum))
         self.limit = int(self._exact)
@@ -192,7 +194,8 @@ class AdaptiveLimit:
 
     def _grow_without_results(self, since: float) -> bool:
         """Grow if nothing is known yet, and return whether it did: slow rollouts must not hold a run at its start."""
-        now, bound = self._clock(), min(self._settings.unseen_maximum, self._settings.maximum)
+        now = self._clock()
+        bound = min(self._settings.unseen_maximum, self._settings.maximum)
         if now - since < self._settings.unseen_every_s or self.limit >= bound:
             return False
         self._unseen_since = now
@@ -204,7 +207,8 @@ class AdaptiveLimit:
         exact = min(max(exact, 1.0), float(self._settings.maximum))
         if exact < self._exact:
             self._lowered_at = self._clock()
-        self._exact, self.limit = exact, int(exact)
+        self._exact = exact
+        self.limit = int(exact)
 
 
 class StalenessLimit:
@@ -220,7 +224,10 @@ class StalenessLimit:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`give_up` is called with the reason if nothing ran and nothing could begin for `timeout_s`."""
-        self._inner, self._gate, self._timeout_s, self._give_up = inner, gate, timeout_s, give_up
+        self._inner = inner
+        self._gate = gate
+        self._timeout_s = timeout_s
+        self._give_up = give_up
         self._clock = clock
         self._held_since: float | None = None
 

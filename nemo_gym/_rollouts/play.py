@@ -135,16 +135,22 @@ class Player:
         result at the end. `explain_lateness` says what, if anything, has delayed everything in the given number of
         seconds.
         """
-        self._post, self._timeout_s = post, timeout_s
-        self._retries, self._on_retry = retries or RetryRules(), on_retry
+        self._post = post
+        self._timeout_s = timeout_s
+        self._retries = retries or RetryRules()
+        self._on_retry = on_retry
         self._fail_on_tool_error = fail_on_tool_error
-        self._witness, self._attach_trajectory, self._hand_over = witness, attach_trajectory, hand_over
+        self._witness = witness
+        self._attach_trajectory = attach_trajectory
+        self._hand_over = hand_over
         self._explain_lateness = explain_lateness
-        self._sleep, self._rng = sleep, rng or random.Random()
+        self._sleep = sleep
+        self._rng = rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
         """Run `row` until it is scored, cannot be, or the deadline passes."""
-        started, attempts = time.monotonic(), 0
+        started = time.monotonic()
+        attempts = 0
         ending = _Ending(None)
         ends_at = None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
         deadline = Deadline(ends_at) if ends_at is not None else None
@@ -186,7 +192,8 @@ class Player:
         except BaseException as raised:
             return _Ending(_explain_error(convert_exit(raised), boundary))
         if reply.status >= 400:
-            reason, first_cause = http.client.responses.get(reply.status, ""), reply.headers.get(HEADER, "")
+            reason = http.client.responses.get(reply.status, "")
+            first_cause = reply.headers.get(HEADER, "")
             error_reply = ServerResponseError("POST", boundary, reply.status, reason, body, first_cause)
             return _Ending(_explain_status(reply, body, boundary), None, reply.headers, error_reply)
         try:
@@ -274,7 +281,8 @@ def _build_outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -
         assert result is not None
         return Scored(row, result, attempts, elapsed_s)
     said = result or {}
-    terminal, persist = bool(said.get(NG_TERMINAL_KEY)), not said.get(NG_NO_PERSIST_KEY)
+    terminal = bool(said.get(NG_TERMINAL_KEY))
+    persist = not said.get(NG_NO_PERSIST_KEY)
     return Failed(row, failure, attempts, elapsed_s, result, terminal, persist, error_reply)
 
 

@@ -163,7 +163,8 @@ def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] |
 
 def _read_failures(path: Path, record: _Record) -> None:
     for line in _read_indexed_rows(path):
-        key, ours = key_of(line.row), line.row.get(FAILURE_KEY)
+        key = key_of(line.row)
+        ours = line.row.get(FAILURE_KEY)
         known = ours if isinstance(ours, dict) else {}
         kind = str(known["kind"] if "kind" in known else line.row.get(NG_FAILURE_CLASS_KEY))
         record.failure_attempts += 1
@@ -222,8 +223,10 @@ class _LaterRows:
     """Rows to read later, as ranges of lines with consecutive rollout indices: about 30 bytes per task."""
 
     def __init__(self) -> None:
-        self._index, self._left = array("Q"), array("Q")
-        self._offset, self._number = array("Q"), array("Q")
+        self._index = array("Q")
+        self._left = array("Q")
+        self._offset = array("Q")
+        self._number = array("Q")
 
     def add(self, index: int, offset: int, number: int) -> None:
         """Note the row on line `number`; calls must come in file order."""

@@ -84,26 +84,30 @@ class RolloutObserver:
     """Watches the rollouts of one run."""
 
     def __init__(self, capture_dirs: Sequence[Path], tokens: TokenTaking | None) -> None:
-        self._capture_dirs, self._tokens = capture_dirs, tokens
+        self._capture_dirs = capture_dirs
+        self._tokens = tokens
         self._snapshots: dict[str, tuple[str, int]] = {}
         """The id and version of what was taken for rows that are not recorded yet."""
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> "RolloutObserver | None":
         """Make the observer that the config of the servers asks for; None if there is nothing to observe."""
-        capture_dirs, tokens = model_call_capture_dirs_from_config(config), _open_token_taking(config)
+        capture_dirs = model_call_capture_dirs_from_config(config)
+        tokens = _open_token_taking(config)
         return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
     async def begin(self, row: Row) -> None:
         """Forget what an earlier attempt with the same id left behind, in this run or another."""
         await in_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
-        rollout_id, tokens = maybe_rollout_id_from_run_body(row), self._tokens
+        rollout_id = maybe_rollout_id_from_run_body(row)
+        tokens = self._tokens
         if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
             await tokens.source.restart(rollout_id)
 
     async def complete(self, outcome: Outcome) -> Outcome:
         """Return `outcome` with everything that was observed, even if it failed: that is when people look for it."""
-        rollout_id, tokens = maybe_rollout_id_from_run_body(outcome.row), None
+        rollout_id = maybe_rollout_id_from_run_body(outcome.row)
+        tokens = None
         wants_tokens = self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row)
         if self._tokens is not None and wants_tokens and rollout_id is not None:
             tokens = await self._tokens.freeze(rollout_id)

@@ -74,7 +74,8 @@ def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> Traje
     task_id, rollout_id = _find_identity(row, result)
     trajectory = _read_agent_trajectory(result.get(TRAJECTORY_KEY), task_id, rollout_id)
     gaps = list(trajectory.gaps)
-    invocations, tool_calls = trajectory.invocations, list[ToolCallObservation]()
+    invocations = trajectory.invocations
+    tool_calls = list[ToolCallObservation]()
     if result.get(AGENT_OBSERVATIONS_KEY) is not None:
         try:
             bundle = AgentObservationBundle.model_validate(result[AGENT_OBSERVATIONS_KEY])
@@ -231,7 +232,8 @@ def _dump_trajectory(trajectory: TrajectoryRecord) -> dict[str, Any]:
     dumped = trajectory.model_dump(mode="json", exclude={"model_calls": {"__all__": bulk}})
     for call, row in zip(trajectory.model_calls, dumped["model_calls"], strict=True):
         # Captured JSON, which may be large: it is passed on, not copied.
-        row["request"], row["response"] = call.request, call.response
+        row["request"] = call.request
+        row["response"] = call.response
     return dumped
 
 

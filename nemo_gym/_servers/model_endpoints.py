@@ -13,7 +13,8 @@ from nemo_gym._transport.call_errors import NO_TLS_THERE, ONLY_TLS_THERE, Troubl
 from nemo_gym.errors import ConfigError
 
 _PAUSE_S = 1.0
-_PROBE_TIMEOUT_S, _CONNECT_TIMEOUT_S = 5.0, 3.0
+_PROBE_TIMEOUT_S = 5.0
+_CONNECT_TIMEOUT_S = 3.0
 _SKIP = "`++model_endpoint_readiness_timeout_seconds=0` skips this check"
 
 Tell = Callable[[str], None]
@@ -49,7 +50,8 @@ async def wait_for_endpoints(
     and with 0 seconds all that cannot be called is an error; who takes the connection and is silent is only busy.
     """
     loop = asyncio.get_running_loop()
-    began, waiting = loop.time(), list(urls)
+    began = loop.time()
+    waiting = list(urls)
     timeout = aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S, sock_connect=_CONNECT_TIMEOUT_S)
     not_waited_for = ("TLS",) if must_answer else ("TLS", "unknown host")
     try:

@@ -119,7 +119,8 @@ def join_turns(
         for place, other in enumerate(branches):
             shared = count_common_prefix(turn.prompt_ids, other.ids)
             if shared > branch.shared_ids:
-                branch.parent, branch.shared_ids = place, shared
+                branch.parent = place
+                branch.shared_ids = shared
         branch.append([], turn, number)
         branches.append(branch)
     return branches
@@ -136,7 +137,8 @@ def classify(branches: Sequence[Branch]) -> Drift | None:
 
 def count_common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the common prefix."""
-    low, high = 0, min(len(first), len(second))
+    low = 0
+    high = min(len(first), len(second))
     while low < high:  # comparing whole halves is much faster than one by one
         middle = (low + high + 1) // 2
         if first[low:middle] == second[low:middle]:
@@ -174,7 +176,9 @@ def _find_end_of_history(branch: Branch, prompt_ids: Sequence[int], decode: Deco
 
     An engine tokenizes text that it has read before as it did before, so usually only the last turn is compared.
     """
-    ids, read, start = branch.ids, branch.last_read, len(branch.prompt_ids) + branch.starts[-1]
+    ids = branch.ids
+    read = branch.last_read
+    start = len(branch.prompt_ids) + branch.starts[-1]
     if not read or ids[start - 1] != read[-1] or prompt_ids[: len(read)] != read:
         return find_same_text(ids, prompt_ids, decode)
     known = len(read) - 1  # compare the last shared token too: the first token of a text may be decoded differently
@@ -214,7 +218,8 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
     # Bytes that are not text all look the same, so they cannot be compared.
     if _NOT_TEXT in wanted or not decode(prompt_ids[start:]).startswith(wanted):
         return None
-    low, high = common, len(prompt_ids)
+    low = common
+    high = len(prompt_ids)
     while low < high:  # the text grows with the ids: find the fewest that give as many characters
         middle = (low + high) // 2
         if len(decode(prompt_ids[start:middle])) < len(wanted):
@@ -228,6 +233,7 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
 
 def _may_be_same(first: Sequence[int], second: Sequence[int], decode: Decode) -> bool:
     """Return whether one text may begin with the other, which may end within a character."""
-    one, other = decode(first), decode(second)
+    one = decode(first)
+    other = decode(second)
     surely = max(0, min(len(one), len(other)) - _LONGEST_CHARACTER)
     return one[:surely] == other[:surely]

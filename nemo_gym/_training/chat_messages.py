@@ -59,7 +59,8 @@ def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments:
     if not given or not output:
         raise NotExpressible("no conversation")
     writer = _MessageWriter(parse_arguments)
-    marks, first = [], 0
+    marks = []
+    first = 0
     for item in output:
         writer.add(item)
         generated_ids = item.get("generation_token_ids")
@@ -80,7 +81,8 @@ def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments:
 def read_given(row: Item, *, parse_arguments: bool = False) -> list[Message]:
     """Return what the model was given: the instructions and the input of the row."""
     params = as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
-    given, instructions = params.get("input"), params.get("instructions")
+    given = params.get("input")
+    instructions = params.get("instructions")
     writer = _MessageWriter(parse_arguments)
     if isinstance(instructions, str) and instructions:
         writer.add({"role": "system", "content": instructions})
@@ -128,10 +130,14 @@ class _MessageWriter:
         if self._calls:
             message["tool_calls"] = self._calls
         self.messages.append(message)
-        self._texts, self._thoughts, self._calls, self._is_open = [], [], [], False
+        self._texts = []
+        self._thoughts = []
+        self._calls = []
+        self._is_open = False
 
     def _add_message(self, fields: Item) -> None:
-        role, content = fields.get("role"), fields.get("content")
+        role = fields.get("role")
+        content = fields.get("content")
         if role == "assistant":
             self._is_open = True
             self._texts += [content] if isinstance(content, str) else _list_texts(as_list(content))

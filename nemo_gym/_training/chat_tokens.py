@@ -23,7 +23,8 @@ Tools = Sequence[Mapping[str, Any]] | None
 
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
-_MARK, _LATER = "NEMO-GYM-REPLY-GOES-HERE", "NEMO-GYM-MESSAGE-"
+_MARK = "NEMO-GYM-REPLY-GOES-HERE"
+_LATER = "NEMO-GYM-MESSAGE-"
 _ROLES = {"developer": "system"}
 
 
@@ -97,7 +98,9 @@ class ChatFormat:
 
         The reply itself is replaced by a mark, because a template may write it differently than the model did.
         """
-        before, reply, later = messages[:number], messages[number], messages[number + 1 :]
+        before = messages[:number]
+        reply = messages[number]
+        later = messages[number + 1 :]
         bare = {"role": "assistant", "content": _MARK}
         end_of_turn = self._render_after_mark([*before, bare], tools, opens_turn=False)
         # Some templates need the call that a tool answers, others leave out the text beside a call.
@@ -163,7 +166,8 @@ def digest_history(messages: Sequence[Message], tools: Tools) -> list[bytes]:
 
     Call ids and whitespace around texts do not count: both change on the way through other formats.
     """
-    digests, state = [], orjson.dumps(tools or [], option=orjson.OPT_SORT_KEYS)
+    digests = []
+    state = orjson.dumps(tools or [], option=orjson.OPT_SORT_KEYS)
     for message in messages:
         said = orjson.dumps(_pick_content(message), option=orjson.OPT_SORT_KEYS)
         state = hashlib.blake2b(state + said, digest_size=16).digest()

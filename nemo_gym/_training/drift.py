@@ -50,7 +50,8 @@ def find_divergence(turns: Sequence[Turn]) -> Divergence | None:
     position = count_common_prefix(before.ids, read)
     at = position - len(before.prompt_ids)
     region: Region = "prompt" if at < 0 else "generated" if before.mask[at] else "environment"
-    start, end = max(0, position - _SHOWN_AROUND), position + _SHOWN_AROUND
+    start = max(0, position - _SHOWN_AROUND)
+    end = position + _SHOWN_AROUND
     return Divergence(number, position, region, before.ids[start:end], read[start:end])
 
 

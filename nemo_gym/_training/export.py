@@ -142,7 +142,8 @@ def export_rollouts(
     `margin` is the smallest difference between the rewards of a pair. `decode` turns token ids into text, to tell
     retokenized histories from edited ones. `overwrite` replaces an existing output.
     """
-    one, path = find_format(format_name), Path(output)
+    one = find_format(format_name)
+    path = Path(output)
     _require_output(one, path, files, overwrite=overwrite)
     wanted = selection or Selection()
     by_group = one.build is None
@@ -164,7 +165,8 @@ def _export_rows(one: Format, wanted: Selection, write: Write, summary: ExportSu
     """Write the records of one rollout after the other, in the order of the files."""
     if one.build is None:
         raise ValueError(f"{one.name} is made of groups")
-    survey, exported = summary.survey, set[int]()
+    survey = summary.survey
+    exported = set[int]()
     found: Iterator[tuple[TrainableRollout | None, ResultLine]]
     if one.needs_groups or wanted.needs_groups:
         survey.survey()
@@ -194,7 +196,8 @@ def _export_groups(
     one: Format, wanted: Selection, write: Write, summary: ExportSummary, margin: float, decode: Decode | None
 ) -> None:
     """Write the records of one group after the other, in the order in which the files first name them."""
-    survey, least = summary.survey, wanted.min_reward
+    survey = summary.survey
+    least = wanted.min_reward
     survey.survey()
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(open_results(path, _SMALL_BUFFER_BYTES)) for path in survey.files]
@@ -296,7 +299,8 @@ def _open_writer(path: Path, summary: ExportSummary) -> Iterator[Write]:
             yield write
             return
         pa, parquet = _import_pyarrow()
-        schema, waiting = branches.make_verl_schema(), list[Record]()
+        schema = branches.make_verl_schema()
+        waiting = list[Record]()
         with parquet.ParquetWriter(file, schema) as writer:
 
             def flush() -> None:

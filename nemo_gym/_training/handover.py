@@ -187,12 +187,15 @@ def count_untracked_turns(output: Sequence[Mapping[str, Any]]) -> int:
     A turn lasts until the environment answers. An empty reply, as to a conversation that has outgrown the model's
     context, has no tokens to lose.
     """
-    count, said, has_tokens = 0, False, False
+    count = 0
+    said = False
+    has_tokens = False
     for item in [*output, {"type": "end_output"}]:
         kind = str(item.get("type") or "message")
         if kind.endswith(("_output", "_response")) or (kind == "message" and item.get("role") != "assistant"):
             count += said and not has_tokens
-            said, has_tokens = False, False
+            said = False
+            has_tokens = False
             continue
         said = said or any(item.get(name) for name in ("name", "summary")) or _has_text(item.get("content"))
         has_tokens = has_tokens or item.get(_PROMPT) is not None or item.get(_GENERATED) is not None
@@ -210,11 +213,13 @@ def _put_generated_ids_back(
 ) -> Iterator[dict[str, Any]]:
     """Let every realigned turn begin with the ids of its branch; yield what the engine had read in their place."""
     for branch in branches:
-        ids, so_far = branch.ids, 0
+        ids = branch.ids
+        so_far = 0
         for number, after_prompt in zip(branch.turns, branch.starts, strict=True):
             start = len(branch.prompt_ids) + after_prompt
             if number in branch.realigned_turns:
-                read, prompt_ids = turns[number].prompt_ids, ids[:start]
+                read = turns[number].prompt_ids
+                prompt_ids = ids[:start]
                 common = count_common_prefix(read, prompt_ids)
                 end = len(read) - (start - so_far)
                 yield {"turn": number, "start": common, "stop": so_far, "ids": read[common:end]}

@@ -86,7 +86,8 @@ async def _ask_for_text(client: ServerClient, model: str, ids: Sequence[int]) ->
 
 def _find_model_server(config: Mapping[str, Any] | DictConfig, row: Row) -> str | None:
     """Return the model server of the agent of `row`, from its config; None if it names none."""
-    agent, known = as_mapping(row.get(AGENT_REF_KEY_NAME)).get("name"), cast(Any, config)
+    agent = as_mapping(row.get(AGENT_REF_KEY_NAME)).get("name")
+    known = cast(Any, config)
     if agent is None or agent not in known:
         return None
     model = get_first_server_config_dict(known, agent).get("model_server")

@@ -40,7 +40,8 @@ class Selection:
     pass_threshold: float = PASS_REWARD
 
     def __post_init__(self) -> None:
-        low, high = self.min_pass_rate, self.max_pass_rate
+        low = self.min_pass_rate
+        high = self.max_pass_rate
         for rate in (low, high):
             if rate is not None and not 0 <= rate <= 1:
                 raise ResultsError(f"a pass rate lies between 0 and 1, not at {rate}")
@@ -186,12 +187,15 @@ class Survey:
         """Return the rollout of a usable row with the facts of its group."""
         rollout = TrainableRollout.from_row_unjoined(row, is_checked=True)
         group = self.groups[rollout.group]
-        rollout.group_size, rollout.group_scored, rollout.group_failed = group.size, group.scored, group.failed
+        rollout.group_size = group.size
+        rollout.group_scored = group.scored
+        rollout.group_failed = group.failed
         return rollout
 
     def read_rows(self, last: int, opened: Sequence[BinaryIO]) -> list[Row]:
         """Return the rows of a group up to its `last` one; `opened` are the survey's open files."""
-        rows, at = [], last
+        rows = []
+        at = last
         while at >= 0:
             number = self._files_of[at]
             opened[number].seek(self._offsets[at])

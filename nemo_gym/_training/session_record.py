@@ -65,7 +65,8 @@ class SessionCall:
 
     def to_trace(self, place: int) -> dict[str, Any]:
         """Return the call as trainers fetch it."""
-        request, answer = dict(as_mapping(_parse(self.request))), as_mapping(_parse(self.answer))
+        request = dict(as_mapping(_parse(self.request)))
+        answer = as_mapping(_parse(self.answer))
         record = build_model_call_record({"request": request, "response": answer}, call_index=place)
         turns, _ = self.read_turns()
         said = request.pop(_MESSAGES_FIELD[self.dialect], None)

@@ -30,7 +30,8 @@ class SessionRefused(GymError):
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
-        self.status, self.message = status, message
+        self.status = status
+        self.message = message
 
     def __str__(self) -> str:
         return self.message
@@ -52,7 +53,8 @@ class SessionBook:
     """All sessions of one model server."""
 
     def __init__(self, limits: SessionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits, self._clock = limits, clock
+        self._limits = limits
+        self._clock = clock
         self._sessions: dict[str, GatewaySession] = {}
         self._by_key: dict[str, GatewaySession] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
@@ -109,7 +111,9 @@ class SessionBook:
         if session.status == "done" and final and (session.reward, session.components) == (reward, dict(components)):
             return session
         self._require_open(session, "its reward cannot be set any more")
-        session.reward, session.components, session.used_s = reward, dict(components), self._clock()
+        session.reward = reward
+        session.components = dict(components)
+        session.used_s = self._clock()
         if final:
             self._end(session)
         return session
@@ -178,9 +182,12 @@ class SessionBook:
 
     def _end(self, session: GatewaySession, failure: tuple[str, str] | None = None) -> None:
         self._ended += 1
-        session.ended_at, session.ended_s, session.end_number = time.time(), self._clock(), self._ended
+        session.ended_at = time.time()
+        session.ended_s = self._clock()
+        session.end_number = self._ended
         session.failure = failure
-        session.lost_calls, session.under_way = session.under_way, 0
+        session.lost_calls = session.under_way
+        session.under_way = 0
         session.calls = [call for call in session.calls if call.completed_at is not None]
 
     def _drop(self, session: GatewaySession) -> None:

@@ -51,8 +51,10 @@ class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
     ) -> None:
         aiohttp.ClientResponseError.__init__(self, build_request_info(method, url), (), status=status, message=reason)
         self.args = (method, url, status, reason, response_content, failure, retry_after)
-        self.method, self.url = method, url
-        self.response_content, self.failure = response_content, failure
+        self.method = method
+        self.url = url
+        self.response_content = response_content
+        self.failure = failure
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,8 +74,12 @@ class ServerUnreachable(ServerCallError, aiohttp.ClientConnectionError):
         self, method: str, url: str, cause: str, attempts: int = 1, trouble: str = "", hint: str = _UNREACHABLE_HINT
     ) -> None:
         super().__init__(method, url, cause, attempts, trouble, hint)
-        self.method, self.url, self.cause, self.attempts = method, url, cause, attempts
-        self.trouble, self.hint = trouble, hint
+        self.method = method
+        self.url = url
+        self.cause = cause
+        self.attempts = attempts
+        self.trouble = trouble
+        self.hint = hint
 
     def __str__(self) -> str:
         tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
@@ -86,7 +92,9 @@ class ServerDeadlineExceeded(ServerCallError, TimeoutError):
     def __init__(self, method: str, url: str, timeout_s: float) -> None:
         super().__init__(method, url, timeout_s)
         self.args = (method, url, timeout_s)  # OSError, a base class, takes a third argument for a file name
-        self.method, self.url, self.timeout_s = method, url, timeout_s
+        self.method = method
+        self.url = url
+        self.timeout_s = timeout_s
 
     def __str__(self) -> str:
         return f"{self.method} {self.url} gave no answer within {self.timeout_s:g} s"
@@ -98,8 +106,12 @@ class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
     def __init__(self, method: str, url: str, status: int, content_type: str, body: bytes, reason: str) -> None:
         orjson.JSONDecodeError.__init__(self, reason, quote_body(body), 0)
         self.args = (method, url, status, content_type, body, reason)
-        self.method, self.url, self.status = method, url, status
-        self.content_type, self.response_content, self.reason = content_type, body, reason
+        self.method = method
+        self.url = url
+        self.status = status
+        self.content_type = content_type
+        self.response_content = body
+        self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args
@@ -121,7 +133,10 @@ class ReplyTooLarge(ServerCallError):
 
     def __init__(self, method: str, url: str, limit_bytes: int, setting: str) -> None:
         super().__init__(method, url, limit_bytes, setting)
-        self.method, self.url, self.limit_bytes, self.setting = method, url, limit_bytes, setting
+        self.method = method
+        self.url = url
+        self.limit_bytes = limit_bytes
+        self.setting = setting
 
     def __str__(self) -> str:
         return (

@@ -32,8 +32,11 @@ class Deadline:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
-        self._task, self._is_over, self._cancels_before = task, False, task.cancelling()
-        self.ends_at, self._has_ended = ends_at, False
+        self._task = task
+        self._is_over = False
+        self._cancels_before = task.cancelling()
+        self.ends_at = ends_at
+        self._has_ended = False
         self._timer: asyncio.TimerHandle | None = None
         self._alarm: set[Deadline] | None = None
         if ends_at - loop.time() > _FAR_S:
@@ -107,7 +110,8 @@ class _Alarms:
     """The far-away deadlines of one event loop, by the second, rounded up, in which they expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop, self.by_second = ref(loop), dict[int, set[Deadline]]()
+        self.loop = ref(loop)
+        self.by_second = dict[int, set[Deadline]]()
 
     def ring(self, second: int) -> None:
         for deadline in self.by_second.pop(second):
@@ -137,7 +141,8 @@ def open_deadline(timeout_s: float) -> Deadline | None:
     None if the deadline of an enclosing call comes first. A call in another task does not count: its deadline does not
     end a task that was started inside it.
     """
-    loop, outer = asyncio.get_running_loop(), _innermost.get()
+    loop = asyncio.get_running_loop()
+    outer = _innermost.get()
     ends_at = loop.time() + timeout_s
     if outer is None or outer._has_ended or outer.ends_at > ends_at or outer._task is not asyncio.current_task(loop):
         return Deadline(ends_at)

@@ -186,9 +186,11 @@ def _find_refusal(error: BaseException, own_kind: FailureKind) -> str:
     `request`.
     """
     if isinstance(error, aiohttp.ClientResponseError):
-        status, url = error.status, str(error.request_info.real_url) if error.request_info else ""
+        status = error.status
+        url = str(error.request_info.real_url) if error.request_info else ""
     else:
-        status, url = getattr(error, "status_code", 0), str(getattr(getattr(error, "request", None), "url", ""))
+        status = getattr(error, "status_code", 0)
+        url = str(getattr(getattr(error, "request", None), "url", ""))
     is_models = own_kind == "model_endpoint" or (url and _classify_url(url) == "model_endpoint")
     return str(status) if is_models and str(status) in REFUSED else ""
 

@@ -97,10 +97,13 @@ class Http1Client:
     ) -> None:
         """`limit_setting` is the config key that allows larger replies."""
         self._loop = asyncio.get_running_loop()
-        self._limit, self._limit_per_host = limit, limit_per_host
-        self._keepalive_s, self._connect_timeout_s = keepalive_s, connect_timeout_s
+        self._limit = limit
+        self._limit_per_host = limit_per_host
+        self._keepalive_s = keepalive_s
+        self._connect_timeout_s = connect_timeout_s
         self._open_socket = open_socket
-        self._max_reply_bytes, self._limit_setting = max_reply_bytes, limit_setting
+        self._max_reply_bytes = max_reply_bytes
+        self._limit_setting = limit_setting
         self._in_use = 0
         self._origins: dict[tuple[bool, str, int], _Origin] = {}
         self._open = set[Connection]()

@@ -59,12 +59,17 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._waiter: asyncio.Future[tuple[int, RawHeaders, bytes]] | None = None
         self.on_lost: Callable[[Connection], None] | None = None
-        self.is_open, self.is_reusable, self.idle_since = True, False, 0.0
+        self.is_open = True
+        self.is_reusable = False
+        self.idle_since = 0.0
 
     def exchange(self, request: tuple[bytes, ...], limit_bytes: int) -> "Exchange":
         """Send a request; awaiting the result gives status, headers and body of the reply."""
-        self._limit_bytes, self._size, self._framing_bytes = limit_bytes, 0, 0
-        self._headers, self._parts = list[tuple[bytes, bytes]](), list[bytes]()
+        self._limit_bytes = limit_bytes
+        self._size = 0
+        self._framing_bytes = 0
+        self._headers = list[tuple[bytes, bytes]]()
+        self._parts = list[bytes]()
         self._has_head = self._is_complete = self._is_interim = self._is_chunked = self.is_reusable = False
         self._content_length: int | None = None
         self._coding = b""
@@ -150,7 +155,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._is_interim:
-            self._is_interim, self._headers = False, []
+            self._is_interim = False
+            self._headers = []
             return
         self._is_complete = True
         # Not if part of the request is still to be sent: the next reply would answer that.
@@ -167,7 +173,9 @@ class Connection(asyncio.Protocol):
                 body = _decompress(self._coding, body, self._limit_bytes)
             except (TooLarge, NotHttp, aiohttp.ClientPayloadError) as error:
                 return self._fail(error)
-        waiter, self._waiter, self._parts = self._waiter, None, []  # an idle connection holds no reply
+        waiter = self._waiter
+        self._waiter = None
+        self._parts = []  # an idle connection holds no reply
         waiter.set_result((self._status, self._headers, body))
         return None
 
@@ -185,7 +193,8 @@ def _decompress(coding: bytes, body: bytes, limit_bytes: int) -> bytes:
     if coding not in (b"gzip", b"x-gzip", b"deflate"):
         raise NotHttp(f"its content encoding is {coding.decode('latin-1')!r}, which was not asked for")
     is_raw = coding == b"deflate" and body[0] & 0x0F != 8  # without the header that the standard requires
-    parts, size = list[bytes](), 0
+    parts = list[bytes]()
+    size = 0
     try:
         while body:
             member = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)

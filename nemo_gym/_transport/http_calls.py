@@ -101,7 +101,8 @@ class BoundedResponse(aiohttp.ClientResponse):
 
     def bound_model_reply(self, limit_bytes: int) -> None:
         """Apply the limit for replies of a model's endpoint."""
-        self.limit_bytes, self.setting = limit_bytes, _MODEL_LIMIT_SETTING
+        self.limit_bytes = limit_bytes
+        self.setting = _MODEL_LIMIT_SETTING
 
     async def read(self) -> bytes:
         declared = self.content_length
@@ -112,7 +113,8 @@ class BoundedResponse(aiohttp.ClientResponse):
         return await super().read()
 
     async def _read_in_parts(self) -> bytes:
-        parts, size = list[bytes](), 0
+        parts = list[bytes]()
+        size = 0
         try:
             async for part in self.content.iter_any():
                 size += len(part)
@@ -199,18 +201,22 @@ async def send(
                 return await _request_same_origin(session, method, url, **kwargs)
             return await session.request(method, url, **kwargs)
         except aiohttp.ConnectionTimeoutError as error:
-            failure, bound = error, policy.unsent
+            failure = error
+            bound = policy.unsent
         except TimeoutError as error:
             raise ServerDeadlineExceeded(method, str(url), _find_total_s(session, kwargs)) from error
         except aiohttp.ClientConnectorError as error:
-            failure, bound = error, policy.unsent
+            failure = error
+            bound = policy.unsent
         except ServerUnreachable:
             raise
         except aiohttp.ClientConnectionError as error:
-            failure, bound = error, policy.repeatable if may_repeat else 1
+            failure = error
+            bound = policy.repeatable if may_repeat else 1
         except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
             # Not because of its status, which is unchecked: the answer is not HTTP, or redirects endlessly.
-            failure, bound = error, 1
+            failure = error
+            bound = 1
         trouble = describe_trouble(failure)
         if attempt >= bound:
             raise _build_unreachable(method, url, trouble, attempt) from failure

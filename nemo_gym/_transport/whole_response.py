@@ -57,8 +57,11 @@ class WholeResponse:
     _cookies: SimpleCookie | None = None
 
     def __init__(self, method: str, url: str, status: int, raw_headers: RawHeaders, body: bytes) -> None:
-        self.method, self.status, self._url = method, status, url
-        self._raw_headers, self._body = raw_headers, body
+        self.method = method
+        self.status = status
+        self._url = url
+        self._raw_headers = raw_headers
+        self._body = body
 
     @property
     def content(self) -> WholeContent:

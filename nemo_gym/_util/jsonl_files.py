@@ -70,7 +70,8 @@ def parse_lines(file: BinaryIO, path: str | os.PathLike[str], *, torn_tail_ok: b
     """Yield the objects of a file that is open; see `parse_line`."""
     offset = 0
     for number, raw in enumerate(file, 1):
-        row, size = parse_line(raw, path, number, torn_tail_ok=torn_tail_ok), len(raw)
+        row = parse_line(raw, path, number, torn_tail_ok=torn_tail_ok)
+        size = len(raw)
         if row is not None:
             yield Line(number, offset, size, row)
         offset += size

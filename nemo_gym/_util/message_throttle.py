@@ -9,7 +9,8 @@ class MessageThrottle:
     """Lets one of many equal messages through every `every_s` seconds."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every_s, self._clock = every_s, clock
+        self._every_s = every_s
+        self._clock = clock
         self._said: dict[Hashable, tuple[float, int]] = {}
 
     def admit(self, what: Hashable) -> int | None:

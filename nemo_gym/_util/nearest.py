@@ -73,7 +73,9 @@ def _count_slips(one: str, other: str) -> int:
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
-        two_before, before, row = before, row, [i]
+        two_before = before
+        before = row
+        row = [i]
         for j, b in enumerate(other, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
             if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:

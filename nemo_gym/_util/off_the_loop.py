@@ -61,7 +61,9 @@ class LoopThread:
 
     def __init__(self, name: str, at_end: Callable[[], Awaitable[None]] | None = None) -> None:
         """`at_end` is called on the loop when nothing runs on it any more."""
-        self._loop, self._closing, self._at_end = asyncio.new_event_loop(), asyncio.Event(), at_end
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        self._at_end = at_end
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from nemo_gym._util.secret_names import mask_arguments
 
 # Fields of /proc/<pid>/stat, counted from the one behind the name of the program: see proc_pid_stat(5).
-_ARG_START, _ARG_END = 45, 46
+_ARG_START = 45
+_ARG_END = 46
 
 
 def hide_secret_arguments() -> None:
@@ -23,7 +24,8 @@ def hide_secret_arguments() -> None:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return
-    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    start = int(fields[_ARG_START])
+    end = int(fields[_ARG_END])
     if end - start != len(shown):  # somebody else has set a title already
         return
     import ctypes  # only here, where it is needed

@@ -48,7 +48,9 @@ def split_rollout_prefix(path: str) -> SplitPath:
     """Take the rollout prefix off `path`; a path without a well-formed one comes back as it was."""
     if not path.startswith(_MARKER):
         return SplitPath(None, False, path)
-    rollout_id, token_capture, rest = None, False, path
+    rollout_id = None
+    token_capture = False
+    rest = path
     # A base URL that already had a prefix may be given a second one on the way; the outermost is the caller's own.
     while match := _PREFIX.match(rest):
         rollout_id = rollout_id or match[1]

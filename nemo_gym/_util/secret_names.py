@@ -111,7 +111,8 @@ def read_url_credentials(text: str) -> Iterator[str]:
 
 def mask_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the words of a command line with their secrets masked, whether given by a flag or by an override."""
-    masked, is_value = list[str](), False
+    masked = list[str]()
+    is_value = False
     for word in arguments:
         masked.append(MASK if is_value and word else mask_argument(word))
         is_value = word.startswith("-") and "=" not in word and is_secret_key(word.lstrip("-"))
@@ -129,11 +130,13 @@ def mask_argument(word: str) -> str:
 
 def _mask_entries(text: str) -> str:
     """Mask the secrets of a mapping that is written out."""
-    masked, done = "", 0
+    masked = ""
+    done = 0
     for entry in _ENTRY.finditer(text):
         value = _VALUE.match(text, entry.end())
         if entry.start() >= done and value and (is_secret_key(entry["name"]) or is_headers_key(entry["name"])):
-            masked, done = f"{masked}{text[done : entry.end()]}{MASK}", value.end()
+            masked = f"{masked}{text[done : entry.end()]}{MASK}"
+            done = value.end()
     return masked + text[done:]
 
 

@@ -94,7 +94,8 @@ class _EventWriter:
         self._next = 0
 
     def __call__(self, name: str, /, **data: Any) -> bytes:
-        number, self._next = self._next, self._next + 1
+        number = self._next
+        self._next = self._next + 1
         return _frame({"type": name, "sequence_number": number, **data}, name)
 
 
@@ -137,11 +138,17 @@ def _stream_content(write: _EventWriter, at: dict[str, Any], part: Json) -> Iter
     extra: dict[str, Any] = {}
     match part["type"]:
         case "refusal":
-            kind, field, empty = "refusal", "refusal", {**part, "refusal": ""}
+            kind = "refusal"
+            field = "refusal"
+            empty = {**part, "refusal": ""}
         case "reasoning_text":
-            kind, field, empty = "reasoning_text", "text", {**part, "text": ""}
+            kind = "reasoning_text"
+            field = "text"
+            empty = {**part, "text": ""}
         case _:
-            kind, field, empty = "output_text", "text", {**part, "text": "", "annotations": [], "logprobs": []}
+            kind = "output_text"
+            field = "text"
+            empty = {**part, "text": "", "annotations": [], "logprobs": []}
             extra = {"logprobs": part.get("logprobs") or []}
     yield write("response.content_part.added", **at, part=empty)
     yield write(f"response.{kind}.delta", **at, delta=part[field], **extra)
@@ -176,7 +183,8 @@ def stream_completion_failure(message: str, code: str = "server_error") -> Itera
 
 def _cut_choice(choice: Json) -> Iterator[dict[str, Any]]:
     """Yield the pieces of a choice; the last carries how it ended, and what else a server said about it."""
-    index, message = choice["index"], choice["message"]
+    index = choice["index"]
+    message = choice["message"]
     deltas: list[dict[str, Any]] = [{"role": "assistant"}]
     if reasoning := {key: message[key] for key in _REASONING_KEYS if message.get(key)}:
         deltas.append(reasoning)

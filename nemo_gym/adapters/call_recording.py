@@ -39,7 +39,8 @@ class CallRecording:
     """The recorded calls of a running rollout."""
 
     def __init__(self, sessions: SessionClient, session_id: str, endpoint: ModelEndpoint) -> None:
-        self._sessions, self._session_id = sessions, session_id
+        self._sessions = sessions
+        self._session_id = session_id
         self.endpoint = endpoint
 
     async def fetch_traces(self) -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ class LibraryLoop:
         """Run `fn(*args)` in the loop. Canceling this cancels it and makes sure that the loop is not left blocked."""
         if self._thread is None:
             self._thread = LoopThread(self._name)
-        thread, outcome = self._thread, Future[T]()
+        thread = self._thread
+        outcome = Future[T]()
         self._waiting.add(outcome)
         outcome.add_done_callback(self._waiting.discard)
         working = thread.submit(_convert_interrupt(fn(*args)))
@@ -62,7 +63,8 @@ class LibraryLoop:
 
     async def aclose(self) -> None:
         """End the loop and everything that runs in it."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         if thread is not None and await asyncio.to_thread(thread.is_answering, _ANSWER_TIMEOUT_S):
             await asyncio.to_thread(thread.close)
 

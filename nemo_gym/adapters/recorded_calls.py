@@ -178,7 +178,8 @@ def _walk_to_root(call: RecordedCall | None) -> Iterator[RecordedCall]:
 
 def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
     """Return a call in the Responses dialect. It is valid: the model server answered it."""
-    answer, dialect = trace["response"], trace["dialect"]
+    answer = trace["response"]
+    dialect = trace["dialect"]
     tokens = {name: trace[key] for key, name in _TOKEN_FIELDS.items()} if trace["prompt_token_ids"] else {}
     if dialect == "chat":
         body, _ = sanitize_streaming_chat_body({**trace["params"], "messages": trace["messages"]})
@@ -201,14 +202,16 @@ def _find_parent(call: RecordedCall, earlier: Sequence[RecordedCall]) -> Recorde
 
     Prefer the longest conversation, then one whose answer is in the history, then the latest.
     """
-    found, best = None, (0, False)
+    found = None
+    best = (0, False)
     for other in reversed(earlier):
         count = len(other.forms)
         if len(call.forms) <= count or call.forms[:count] != other.forms or not is_from_model(call.asked[count]):
             continue
         said = [form for form in map(make_form, other.reply.output) if not is_silent(form)]
         if (rank := (count, call.forms[count : count + len(said)] == said)) > best:
-            found, best = other, rank
+            found = other
+            best = rank
     return found
 
 

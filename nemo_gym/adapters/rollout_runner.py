@@ -108,9 +108,11 @@ class RolloutRunner(SimpleResponsesAPIAgent):
 
     async def run(self, body: RunnerRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout in its own session."""
-        params, task = body.responses_create_params, body.model_dump(mode="json", exclude_unset=True)
+        params = body.responses_create_params
+        task = body.model_dump(mode="json", exclude_unset=True)
         async with record_calls(self, self.config.model_server.name, body) as recording:
-            result, error = None, None
+            result = None
+            error = None
             try:
                 result = await play_in_time(
                     self.play(task, recording.endpoint), self.config.rollout_timeout_s, self.config.name

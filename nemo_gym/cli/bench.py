@@ -109,7 +109,8 @@ def _write_files(found: "Bench", config: BenchConfig) -> None:
     path = Path(config.output) if config.output else _RESULTS / named
     bench_file.write(path, found)
     render.note(f"Wrote {path}")
-    cpu, cores = found.machine["cpu"], found.machine["cores"]
+    cpu = found.machine["cpu"]
+    cores = found.machine["cores"]
     drawn = draw_picture(found.rows, f"gym bench, {found.date}, {cpu}, {cores} cores")
     if drawn is not None:
         picture = Path(config.picture) if config.picture else path.with_suffix(".svg")

@@ -133,7 +133,8 @@ def _require_cores(cluster: "Cluster") -> None:
 def _show(planned: "Forecast", curve: "list[Forecast]", enough: "Forecast", constants: "Constants") -> None:
     from nemo_gym._bench.report import write_number
 
-    simulated, scenario = planned.simulated, planned.scenario
+    simulated = planned.simulated
+    scenario = planned.scenario
     lines = [
         ("what", "value"),
         ("rollouts a second", write_number(simulated.rollouts_per_s)),

@@ -27,7 +27,8 @@ from nemo_gym.global_config import (
     GlobalConfigDictParserConfig,
 )
 
-LOCAL, ENDPOINT = "local_model", "openai_model"
+LOCAL = "local_model"
+ENDPOINT = "openai_model"
 _ENGINE = "xllamacpp"
 ENDPOINT_KEYS = (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME)
 

@@ -113,7 +113,8 @@ def _name_outcome(task: Sequence[Row]) -> str:
 
 def _write_transcript(task: Sequence[Row]) -> str:
     """Write the conversation of a task once, then the model's answer in every rollout."""
-    first, count = task[0], len(task)
+    first = task[0]
+    count = len(task)
     right = sum(rollout["reward"] == 1 for rollout in task)
     lines = [
         f"{_name_outcome(task)}: task {first[TASK_INDEX_KEY_NAME]} ({first['category']}), {right} of {count} right"

@@ -29,8 +29,10 @@ from nemo_gym.errors import GymError
 from nemo_gym.global_config import GlobalConfigDictParserConfig
 from nemo_gym.integrations.lent_models import lend_model, take_back_model
 
-ENVIRONMENT, AGENT = "first_steps", "first_steps_simple_agent"
-MODEL_SERVER, LENT_AS = "transformers_model", "policy"
+ENVIRONMENT = "first_steps"
+AGENT = "first_steps_simple_agent"
+MODEL_SERVER = "transformers_model"
+LENT_AS = "policy"
 _DATA = f"resources_servers/{ENVIRONMENT}/data"
 _NEEDED = ("torch", "trl", "transformers", "datasets", "accelerate", "gguf", "matplotlib")
 _TEST_REPEATS = 4
@@ -64,7 +66,8 @@ def train(settings: TrainingSettings) -> int:
     _require_libraries()
     started = time.monotonic()
     settings.folder.mkdir(parents=True, exist_ok=True)
-    before, after = settings.folder / "before.jsonl", settings.folder / "after.jsonl"
+    before = settings.folder / "before.jsonl"
+    after = settings.folder / "after.jsonl"
     render.note(f"loading SmolLM2-135M for training: {AGENT}, seed {settings.seed}, {settings.steps} steps")
     model, tokenizer = _load_model()
     lend_model(LENT_AS, model, tokenizer)
@@ -147,7 +150,8 @@ def _learn(model: Any, tokenizer: Any, settings: TrainingSettings) -> Curve:
     from nemo_gym.integrations.trl import make_dataset, read_tasks, reward_func, rollout_func
 
     tasks = read_tasks(f"{_DATA}/swapping_training.jsonl", agent=AGENT)
-    servers, curve = RunHelper(), Curve()
+    servers = RunHelper()
+    curve = Curve()
     gc.enable()  # a command keeps what it loads, but a trainer makes garbage
     servers.start(GlobalConfigDictParserConfig(overrides=_list_server_overrides(settings)))
     rollouts = rollout_func(tasks)
@@ -217,7 +221,8 @@ def _has_fast_bf16() -> bool:
 
 def describe_step(curve: Curve, steps: int) -> str:
     """Return the line of the latest step: its reward as a number and a bar, and the time left."""
-    done, reward = len(curve.rewards), curve.rewards[-1]
+    done = len(curve.rewards)
+    reward = curve.rewards[-1]
     filled = round(_BAR * reward)
     left_s = (steps - done) * sum(curve.seconds) / done
     bar = "█" * filled + "·" * (_BAR - filled)

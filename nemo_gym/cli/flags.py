@@ -123,8 +123,12 @@ VERBOSE = Flag("--verbose", "verbose", "log everything, and show tracebacks", "s
 def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
     """Turn `tokens` (flags, bare words and overrides, mixed freely) into override tokens."""
     flags = list_flags(command)
-    overrides, words, folders, selected = list[str](), list[str](), list[str](), list[tuple[Flag, str]]()
-    given, gathered = set[str](), dict[Flag, list[str]]()
+    overrides = list[str]()
+    words = list[str]()
+    folders = list[str]()
+    selected = list[tuple[Flag, str]]()
+    given = set[str]()
+    gathered = dict[Flag, list[str]]()
     rest = iter(tokens)
     for token in rest:
         if token == "--":

@@ -156,7 +156,8 @@ def _fetch_rows(
         except CatalogueRefusal as error:
             if refusal is not None or not installs_id:
                 raise
-            refusal, requirements = error, [environment_id, *requirements]
+            refusal = error
+            requirements = [environment_id, *requirements]
             render.note(f"{system.name} does not know {environment_id!r}; trying to install a package of that name")
             continue
         except VenvBuildError as error:

@@ -208,7 +208,8 @@ def _inspect(component: Component, *, as_json: bool) -> None:
 
 def make_usage_example(component: Component) -> str:
     """Return commands that use a component, ready to run."""
-    name, model = component.name, "--model-type openai_model"
+    name = component.name
+    model = "--model-type openai_model"
     if component.type in ("benchmark", "environment", "resources-server"):
         run = f"gym eval run --{component.type} {name} {model} --output results/{name}.jsonl"
         return f"gym eval prepare --benchmark {name}\n{run}" if component.type == "benchmark" else run

@@ -36,7 +36,8 @@ def count(text: str) -> None:
     Empty text ends the count.
     """
     global _counted_s
-    now, last_s = time.monotonic(), _counted_s
+    now = time.monotonic()
+    last_s = _counted_s
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         if text or last_s is not None:
             shown = text[: shutil.get_terminal_size().columns - 1]

@@ -250,7 +250,8 @@ def reserve_head_port(config: DictConfig) -> None:
     head = config.head_server
     if head.port != DEFAULT_HEAD_SERVER_PORT or ports.reserve(head.host, head.port):
         return
-    low, high = config[PORT_RANGE_LOW_KEY_NAME], config[PORT_RANGE_HIGH_KEY_NAME]
+    low = config[PORT_RANGE_LOW_KEY_NAME]
+    high = config[PORT_RANGE_HIGH_KEY_NAME]
     head.port = ports.reserve_port(head.host, low, high, list(config.disallowed_ports), tries=50)
     render.note(f"port {DEFAULT_HEAD_SERVER_PORT} is taken by another run; this head server uses {head.port}")
 

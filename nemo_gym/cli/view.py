@@ -76,7 +76,8 @@ def view(overrides: list[str]) -> int:
 
 
 def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: socket.socket, token: str | None) -> None:
-    url, port = find_url(listening), listening.getsockname()[1]
+    url = find_url(listening)
+    port = listening.getsockname()[1]
     if token is not None:
         url = f"{url}/?token={token}"
     if config.server_port not in (0, port):

@@ -149,7 +149,9 @@ class ServerEpisode(ABC):
     start: EpisodeStart
 
     def __init__(self, client: ServerClient, server: str, row: Mapping[str, Any]) -> None:
-        self._client, self._server, self._row = client, server, dict(row)
+        self._client = client
+        self._server = server
+        self._row = dict(row)
         self._params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
         self._cookies: dict[str, Any] = {}
         self._n_calls = 0
@@ -329,7 +331,8 @@ class EpisodeServer:
     """A running resources server, given by its name in the config."""
 
     def __init__(self, client: ServerClient, name: str) -> None:
-        self._client, self.name = client, name
+        self._client = client
+        self.name = name
         self._episode_class: type[ServerEpisode] | None = None
 
     async def begin(self, row: Mapping[str, Any]) -> ServerEpisode:

@@ -71,7 +71,8 @@ def build_env_class() -> type[Any]:
             config_paths: Sequence[str] = (),
             overrides: Sequence[str] = (),
         ) -> None:
-            self.observation_space, self.action_space = _make_text_space(), _make_text_space()
+            self.observation_space = _make_text_space()
+            self.action_space = _make_text_space()
             self._rows = RowCursor(read_tasks(rows) if isinstance(rows, str) else rows)
             self._loop = _open_shared_loop(os.getpid())
             self._gym = self._loop.wait(_join_servers(config_paths, overrides)) if config_paths else None
@@ -101,12 +102,14 @@ def build_env_class() -> type[Any]:
 
         def close(self) -> None:
             self._end_episode()
-            gym, self._gym = self._gym, None
+            gym = self._gym
+            self._gym = None
             if gym is not None:
                 self._loop.wait(_leave_servers(gym))
 
         def _end_episode(self) -> None:
-            episode, self._episode = self._episode, None
+            episode = self._episode
+            self._episode = None
             if episode is not None:
                 self._loop.wait(episode.close())
 

@@ -61,7 +61,8 @@ LOG = logging.getLogger(__name__)
 ENGINE_CONFIG = "responses_api_models/token_engine_model/configs/token_engine_model.yaml"
 """The config of the policy model that a trainer's engine plays."""
 DEFAULT_ATTEMPTS = 3
-_HOST, _PORT_TRIES = "127.0.0.1", 50
+_HOST = "127.0.0.1"
+_PORT_TRIES = 50
 _ONCE = RetryRules(other=RetryRule(1, 0.0), by_kind={})
 
 
@@ -92,7 +93,8 @@ class LiveGym:
 
     def __init__(self, client: ServerClient, serving: "asyncio.Task[None]", stop: asyncio.Event) -> None:
         self.client = client
-        self._serving, self._stop = serving, stop
+        self._serving = serving
+        self._stop = stop
 
     @classmethod
     async def start(
@@ -136,7 +138,8 @@ class LiveGym:
     @classmethod
     async def of_process(cls, config_paths: Sequence[str], overrides: Sequence[str] = ()) -> "LiveGym":
         """Return the servers of this process, which are started by whoever comes first."""
-        loop, asked = asyncio.get_running_loop(), (tuple(config_paths), tuple(overrides))
+        loop = asyncio.get_running_loop()
+        asked = (tuple(config_paths), tuple(overrides))
         known = cls._of_process
         if known is None or known[0] is not loop:
             known = cls._of_process = (loop, asked, asyncio.create_task(cls.start(config_paths, overrides)))
@@ -192,7 +195,8 @@ class LiveGym:
 
     async def _attempt(self, row: Mapping[str, Any], settings: TokenSettings, timeout_s: float | None) -> PlayedRollout:
         # Under an id of its own: a late call of an attempt that was given up belongs to no rollout any more.
-        rollout_id, post = uuid4().hex, post_with(self.client, timeout=LONGEST_ROLLOUT_S)
+        rollout_id = uuid4().hex
+        post = post_with(self.client, timeout=LONGEST_ROLLOUT_S)
         self._require_serving()
         task = {name: value for name, value in row.items() if name != ATTEMPT_INDEX_KEY_NAME}
         with open_token_rollout(rollout_id, settings) as session:
@@ -206,7 +210,8 @@ class LiveGym:
             turns = [by_tokens.get((tuple(t.prompt_ids), tuple(t.generated_ids)), t) for t in rollout.turns]
         else:
             turns = session.turns
-        rollout.turns, rollout.branches = turns, join_turns(turns)
+        rollout.turns = turns
+        rollout.branches = join_turns(turns)
         require_trainable(rollout, result)
         return PlayedRollout(rollout, result)
 

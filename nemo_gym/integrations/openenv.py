@@ -149,7 +149,8 @@ class _OpenEnvSession:
         )
 
     async def close(self) -> None:
-        episode, self.episode = self.episode, None
+        episode = self.episode
+        self.episode = None
         if episode is not None:
             await episode.close()
 

@@ -56,7 +56,8 @@ class OpenRLHFEngine:
     """One rollout's calls of OpenRLHF's engine."""
 
     def __init__(self, llm_engine: Any, sampling_params: Any) -> None:
-        self._llm_engine, self._sampling_params = llm_engine, sampling_params
+        self._llm_engine = llm_engine
+        self._sampling_params = sampling_params
         self.wants_log_probs = sampling_params.logprobs is not None
 
     async def generate(self, prompt_ids: list[int], limit: int | None) -> EngineReply:
@@ -74,7 +75,8 @@ class OpenRLHFEngine:
 
 def build_response(played: PlayedRollout, *, with_log_probs: bool) -> dict[str, Any]:
     """Return what an AgentExecutor returns for a rollout, save for what it was given."""
-    rollout, branch = played.rollout, played.branch
+    rollout = played.rollout
+    branch = played.branch
     return {
         "reward": rollout.reward,
         "scores": rollout.reward,
@@ -89,7 +91,8 @@ def build_response(played: PlayedRollout, *, with_log_probs: bool) -> dict[str, 
 
 def list_action_ranges(mask: Sequence[int], offset: int) -> list[tuple[int, int]]:
     """Return from where to where, `offset` added, the model wrote."""
-    ranges, place = list[tuple[int, int]](), offset
+    ranges = list[tuple[int, int]]()
+    place = offset
     for by_model, run in groupby(mask):
         length = len(list(run))
         if by_model:
@@ -205,7 +208,8 @@ def cut_answer(query: str, prompt: str) -> str:
 
 def build_reward_app(head_server: str | None = None) -> FastAPI:
     """Return the reward endpoint, `POST /get_reward`, for the servers of `gym env start`."""
-    app, clients = FastAPI(title="NeMo Gym rewards for OpenRLHF"), list[ServerClient]()
+    app = FastAPI(title="NeMo Gym rewards for OpenRLHF")
+    clients = list[ServerClient]()
 
     @app.post("/")
     @app.post("/get_reward")

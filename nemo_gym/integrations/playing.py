@@ -64,7 +64,8 @@ async def play_rows(
 
     What the engine of rollouts has given up is played anew until it has had so many `attempts`.
     """
-    helper, done = RolloutCollectionHelper(), dict[Key, TrainableRollout]()
+    helper = RolloutCollectionHelper()
+    done = dict[Key, TrainableRollout]()
     left = {_key_of(row): row for row in rows}
     for _ in range(attempts):
         for played in helper.run_examples(list(left.values()), head_server_config, route_failures_to_sidecar=True):

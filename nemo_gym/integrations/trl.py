@@ -35,7 +35,9 @@ LOG = logging.getLogger(__name__)
 MADE_FOR = "1.16"
 TASK_KEY = "gym_task"
 """Stands in every message of a prompt and names its task, because prompts are all that TRL hands to a rollout_func."""
-REWARD_KEY, FAILURE_KEY, DRIFT_KEY = "gym_reward", "gym_failure", "gym_drift"
+REWARD_KEY = "gym_reward"
+FAILURE_KEY = "gym_failure"
+DRIFT_KEY = "gym_drift"
 """What reward functions are given of a rollout: its reward (None if it has none to train on), the kind of its failure,
 and whether its turns extend each other token by token."""
 
@@ -107,8 +109,10 @@ class RolloutFunc:
         create_params: Mapping[str, Any],
         attempts: int,
     ) -> None:
-        self._tasks, self._head_server_config = tasks, head_server_config
-        self._create_params, self._attempts = create_params, attempts
+        self._tasks = tasks
+        self._head_server_config = head_server_config
+        self._create_params = create_params
+        self._attempts = attempts
         self._loop = open_rollout_loop("trl-rollouts")
 
     def close(self) -> None:
@@ -123,7 +127,8 @@ class RolloutFunc:
             "max_output_tokens": trainer.args.max_completion_length,
             **self._create_params,
         }
-        seen, rows = Counter[int](), list[Task]()
+        seen = Counter[int]()
+        rows = list[Task]()
         for prompt in prompts:
             number = _read_task_number(prompt, len(self._tasks))
             rows.append(make_row(self._tasks[number], (number, seen[number]), sampling))

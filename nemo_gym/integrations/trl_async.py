@@ -62,14 +62,19 @@ class RolloutWorker:
         require_trl()
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
         self.metrics_queue: queue.Queue[dict[str, Any]] = queue.Queue(4096)
-        self._tasks, self._num_generations, self._groups_at_once = tasks, num_generations, groups_at_once
-        self._queue_size, self._create_params = queue_size, dict(create_params or {})
+        self._tasks = tasks
+        self._num_generations = num_generations
+        self._groups_at_once = groups_at_once
+        self._queue_size = queue_size
+        self._create_params = dict(create_params or {})
         self._play_settings: dict[str, Any] = {
             "head_server_config": head_server_config,
             "attempts": attempts,
             "decode": decode,
         }
-        self._model_version, self._groups, self._gate = 0, 0, gate
+        self._model_version = 0
+        self._groups = 0
+        self._gate = gate
         self._loop: LoopThread | None = None
         self._producing: Future[None] | None = None
         self._last_sign_of_life = time.monotonic()
@@ -80,19 +85,22 @@ class RolloutWorker:
         """Begin to play. A worker that was stopped may be started again."""
         if self._loop is not None:
             return
-        self._loop, self._last_sign_of_life = open_rollout_loop("trl-rollout-worker"), time.monotonic()
+        self._loop = open_rollout_loop("trl-rollout-worker")
+        self._last_sign_of_life = time.monotonic()
         self._announce(restart=True)
         self._producing = self._loop.submit(self._produce())
 
     def stop(self) -> None:
         """Stop playing; rollouts that are under way are given up."""
-        loop, self._loop = self._loop, None
+        loop = self._loop
+        self._loop = None
         if loop is not None:
             loop.close()
 
     def update_model_version(self, model_version: int) -> None:
         """Hear which weights are live, and tell the servers. Groups that begin from now on carry this version."""
-        went_back, self._model_version = model_version < self._model_version, model_version
+        went_back = model_version < self._model_version
+        self._model_version = model_version
         if self._gate is not None:
             self._gate.announce(model_version, restart=went_back)
         self._announce(restart=went_back)
@@ -129,8 +137,10 @@ class RolloutWorker:
             while not self._may_begin_group():
                 self._last_sign_of_life = time.monotonic()  # the trainer is slow, which is no illness of ours
                 await asyncio.sleep(_FULL_PAUSE_S)
-            number, self._groups = self._groups, self._groups + 1
-            task_index, version = number % len(self._tasks), self._model_version
+            number = self._groups
+            self._groups = self._groups + 1
+            task_index = number % len(self._tasks)
+            version = self._model_version
             task = self._tasks[task_index]
             keys = [(task_index, attempt) for attempt in range(self._num_generations)]
             rollouts = await play_rows(
@@ -164,7 +174,8 @@ def compute_advantages(rewards: Sequence[float | None]) -> list[float | None]:
     scored = [reward for reward in rewards if reward is not None]
     if not scored:
         return [None] * len(rewards)
-    middle, spread = fmean(scored), pstdev(scored)
+    middle = fmean(scored)
+    spread = pstdev(scored)
     return [None if reward is None else (reward - middle) / (spread + _EPSILON) for reward in rewards]
 
 

@@ -89,7 +89,8 @@ class VerlEngine:
 
 def build_output(played: PlayedRollout, engine: VerlEngine) -> dict[str, Any]:
     """Return the fields of verl's AgentLoopOutput."""
-    rollout, branch = played.rollout, played.branch
+    rollout = played.rollout
+    branch = played.branch
     steps = [turn.policy_version for turn in rollout.turns if turn.policy_version is not None]
     return {
         "prompt_ids": branch.prompt_ids,
@@ -180,8 +181,10 @@ def build_agent_loop() -> type[Any]:
             **kwargs: Any,
         ) -> None:
             super().__init__(*args, **kwargs)
-            self.config_paths, self.overrides = list(config_paths), list(overrides)
-            self.attempts, self.timeout_s = attempts, timeout_s
+            self.config_paths = list(config_paths)
+            self.overrides = list(overrides)
+            self.attempts = attempts
+            self.timeout_s = timeout_s
 
         async def run(self, sampling_params: dict[str, Any], **fields: Any) -> Any:
             """Play the row that the sample carries in `extra_info`."""
@@ -202,7 +205,8 @@ def build_agent_loop() -> type[Any]:
             return verl.AgentLoopOutput(**output)
 
     # Its address is what a config of verl names. verl's own `register` is not used: it would replace that config.
-    GymAgentLoop.__module__, GymAgentLoop.__qualname__ = __name__, "GymAgentLoop"
+    GymAgentLoop.__module__ = __name__
+    GymAgentLoop.__qualname__ = "GymAgentLoop"
     return GymAgentLoop
 
 

@@ -83,7 +83,8 @@ class AsyncSandbox:
             # Also on cancellation: nobody would own this sandbox.
             await self.provider.close(handle)
             raise
-        self.spec, self._handle = wanted, handle
+        self.spec = wanted
+        self._handle = handle
         return self
 
     async def _upload_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
@@ -145,7 +146,8 @@ class AsyncSandbox:
         try:
             if self._handle is not None:
                 await self.provider.close(self._handle)
-            self._handle, self._stopped = None, True
+            self._handle = None
+            self._stopped = True
         finally:
             await self.provider.aclose()
 
@@ -248,7 +250,8 @@ class Sandbox:
         try:
             self._wait(self._sandbox.stop())
         finally:
-            loop, self._loop = self._loop, None
+            loop = self._loop
+            self._loop = None
             if loop is not None:
                 loop.close()
 

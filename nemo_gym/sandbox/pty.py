@@ -27,7 +27,8 @@ class SandboxPty:
     """The terminals of one running sandbox."""
 
     def __init__(self, provider: SandboxProvider, handle: SandboxHandle, spec: SandboxSpec | None) -> None:
-        self._provider, self._handle = provider, handle
+        self._provider = provider
+        self._handle = handle
         self._workdir = spec.workdir if spec is not None else None
 
     async def create(self, spec: SandboxPtySpec | None = None) -> SandboxPtySession:

@@ -129,7 +129,8 @@ async def capture_tokens(answer: Any, context: CaptureContext | None = None) -> 
         entries = await in_thread(read_token_entries, answer, context.rollout_id, context.model_call_id)
         reason = "the answer holds no token ids"
     except ValidationError as error:
-        entries, reason = [], f"the token ids of the answer are not valid: {error.errors()[0]['msg']}"
+        entries = []
+        reason = f"the token ids of the answer are not valid: {error.errors()[0]['msg']}"
     for entry in entries:
         if not await commit_entry(entry, context):
             return False
@@ -155,7 +156,9 @@ async def commit_entry(entry: TokenEntry, context: CaptureContext | None = None)
 async def _mark_incomplete(context: CaptureContext, reason: str) -> None:
     """Mark the rollout of a call incomplete, with the reason where the sink takes one."""
     context.is_done = True
-    sink, rollout_id, call_id = context.sink, context.rollout_id, context.model_call_id
+    sink = context.sink
+    rollout_id = context.rollout_id
+    call_id = context.model_call_id
     LOG.info("the tokens of rollout %r are incomplete: call %s: %s", rollout_id, call_id, reason)
     explain = getattr(sink, "explain_incomplete", None)
     if explain is not None:

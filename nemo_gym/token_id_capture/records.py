@@ -56,7 +56,8 @@ class TokenEntry(BaseModel):
 
     @model_validator(mode="after")
     def _require_equal_lengths(self) -> Self:
-        ids, log_probs = len(self.generation_token_ids), len(self.generation_log_probs)
+        ids = len(self.generation_token_ids)
+        log_probs = len(self.generation_log_probs)
         if ids != log_probs:
             raise ValueError(f"generation_token_ids holds {ids} tokens, but generation_log_probs {log_probs}")
         return self

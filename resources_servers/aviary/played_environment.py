@@ -70,13 +70,15 @@ class PlayedEnvironment:
         """Return the call, under the library's name for invalid calls if its arguments do not fit the tool."""
         required, known = self._parameters.get(name, (set(), set()))
         if arguments is None or (name in self._parameters and not required <= arguments.keys() <= known):
-            name, arguments = INVALID_TOOL_NAME, {}
+            name = INVALID_TOOL_NAME
+            arguments = {}
         return ToolCall(id=call_id, function=ToolCallFunction(name=name, arguments=arguments))
 
 
 def make(task: dict[str, Any]) -> PlayedEnvironment:
     """Return the environment named in a row's `environment`, made with its `arguments`."""
-    name, arguments = task.get("environment"), task.get("arguments") or {}
+    name = task.get("environment")
+    arguments = task.get("arguments") or {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise UnusableTask(
             f"a row needs a text `environment` and a mapping `arguments`, not {name!r:.100} and {arguments!r:.100}.\n"
@@ -86,7 +88,8 @@ def make(task: dict[str, Any]) -> PlayedEnvironment:
     if issubclass(kind, Environment):
         environment = kind(**_convert_models(kind, arguments))
     else:
-        dataset, index = _load_dataset(name, json.dumps(arguments, sort_keys=True)), task.get("index")
+        dataset = _load_dataset(name, json.dumps(arguments, sort_keys=True))
+        index = task.get("index")
         environment = dataset.get_new_env() if index is None else dataset.get_new_env_by_idx(index)
     return PlayedEnvironment(environment, handle_tool_exc=bool(task.get("handle_tool_exc")))
 

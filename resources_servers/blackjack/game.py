@@ -43,7 +43,8 @@ class Game:
         """Let the dealer draw, and compare."""
         while value(self.dealer) < DEALER_STANDS_AT:
             self.dealer.append(self.deck.pop())
-        mine, theirs = value(self.player), value(self.dealer)
+        mine = value(self.player)
+        theirs = value(self.dealer)
         if theirs > BEST or mine > theirs:
             return "win"
         return "draw" if mine == theirs else "loss"

@@ -95,7 +95,8 @@ def spoken(time: int) -> str:
 def _row(draw: random.Random, *, must_move: bool) -> dict[str, Any]:
     first, last = draw.choice(DAYS)
     events = _secret_plan(draw, first * 60, last * 60)
-    begin, end = spoken(first * 60), spoken(last * 60)
+    begin = spoken(first * 60)
+    end = spoken(last * 60)
     wishes = [wish(str(n), one.duration, one.constraint, begin, end) for n, one in enumerate(events)]
     if _has_room(wishes) == must_move:
         return _row(draw, must_move=must_move)
@@ -130,7 +131,8 @@ def _has_room(wishes: Sequence[Wish]) -> bool:
 
 def _secret_plan(draw: random.Random, first: int, last: int) -> list[Event]:
     """Return events one after the other with gaps between them, asked for in any order."""
-    events, time = list[Event](), first + draw.randrange(0, 90, STEP)
+    events = list[Event]()
+    time = first + draw.randrange(0, 90, STEP)
     names = draw.sample(NAMES, 6)
     for _ in range(draw.randint(3, 5)):
         duration = draw.choice((15, 30, 45, 60, 90))
@@ -143,8 +145,10 @@ def _secret_plan(draw: random.Random, first: int, last: int) -> list[Event]:
 
 
 def _constraint(draw: random.Random, start: int, duration: int, first: int, last: int) -> str | None:
-    end, slack = start + duration, draw.choice((0, 15, 30, 60))
-    low, high = max(first, start - slack), min(last, end + slack)
+    end = start + duration
+    slack = draw.choice((0, 15, 30, 60))
+    low = max(first, start - slack)
+    high = min(last, end + slack)
     return draw.choice(
         (
             None,

@@ -59,7 +59,8 @@ def wish(event_id: str, duration: int, constraint: str | None, min_time: str, ma
 
     A constraint in other words than `before T`, `after T`, `between A and B` and `at T` asks for nothing.
     """
-    earliest, latest = minutes(min_time), minutes(max_time)
+    earliest = minutes(min_time)
+    latest = minutes(max_time)
     if constraint is None:
         return Wish(event_id, duration, earliest, latest)
     found = _CONSTRAINT.fullmatch(constraint.strip())

@@ -19,7 +19,9 @@ from pydantic import BaseModel, Field, model_validator
 from nemo_gym.code_execution import CodePool, CodeResult, Harness
 
 HarnessProcess = Literal["auto", "separate", "shared"]
-WRONG_ANSWER, TIME_LIMIT, RUNTIME_ERROR = -2, -3, -4
+WRONG_ANSWER = -2
+TIME_LIMIT = -3
+RUNTIME_ERROR = -4
 MESSAGES = {
     WRONG_ANSWER: "Wrong Answer",
     TIME_LIMIT: "Time Limit Exceeded",

@@ -213,7 +213,8 @@ def grid_paths(draw: Draw) -> Problem:
     modulus = draw.choice([997, 10_007, 1_000_003])
     grids = []
     for _ in range(TESTS):
-        height, width = draw.randint(2, 12), draw.randint(2, 12)
+        height = draw.randint(2, 12)
+        width = draw.randint(2, 12)
         cells = [["#" if draw.random() < 0.15 else "." for _ in range(width)] for _ in range(height)]
         cells[0][0] = cells[-1][-1] = "."
         grids.append(f"{height} {width}\n" + "\n".join("".join(row) for row in cells))

@@ -29,7 +29,8 @@ Below is a list of terms and their synonyms. You are asked for the synonym value
 
 def split_rows(split: str) -> list[dict[str, Any]]:
     """Return the rows of a set. Train begins with the example rows; no term of validation is asked for in train."""
-    draw, known = random.Random(SEED), synonyms()
+    draw = random.Random(SEED)
+    known = synonyms()
     terms = _clear_terms(known)
     asked = draw.sample(terms, SIZES["example"])
     examples = [_row(number, term, known, draw) for number, term in enumerate(asked)]
@@ -66,7 +67,8 @@ def _clear_terms(known: dict[str, list[str]]) -> list[str]:
 
 
 def _random_rows(numbers: range, terms: list[str]) -> list[dict[str, Any]]:
-    draw, known = random.Random(SEED + numbers.start), synonyms()
+    draw = random.Random(SEED + numbers.start)
+    known = synonyms()
     return [_row(number, draw.choice(terms), known, draw) for number in numbers]
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SEED = 0
-TRAINING_ROWS, HELD_OUT_ROWS, TEST_ROWS = 160, 64, 64
+TRAINING_ROWS = 160
+HELD_OUT_ROWS = 64
+TEST_ROWS = 64
 INSTRUCTIONS = "Answer with the answer alone."
 EXAMPLE = ("Swap: sun tree", "tree sun")
 CATEGORY = "swapping"

@@ -14,7 +14,8 @@ from typing import Any
 from nemo_gym.errors import GymError
 from resources_servers.gem_gym import catalogue
 
-_QUESTIONS, _MATHEMATICS = ("QaEnv",), ("MathEnv", "MathVisualEnv")
+_QUESTIONS = ("QaEnv",)
+_MATHEMATICS = ("MathEnv", "MathVisualEnv")
 
 
 class DataUnavailable(GymError):

@@ -20,7 +20,8 @@ def make(task: dict[str, Any]) -> "TextEnvironment":
     """Return the environment given by the row's `env_id` and `env_kwargs`."""
     import gymnasium
 
-    env_id, settings = task["env_id"], task.get("env_kwargs") or {}
+    env_id = task["env_id"]
+    settings = task.get("env_kwargs") or {}
     environment = gymnasium.make(env_id, **settings)
     if "ansi" in (environment.metadata.get("render_modes") or ()) and "render_mode" not in settings:
         environment.close()
@@ -33,7 +34,9 @@ class TextEnvironment:
 
     def __init__(self, environment: Any, env_id: str, actions: Any, template: str | None) -> None:
         """`actions` lists names, or maps names to actions; `template` describes an observation."""
-        self._environment, self._env_id, self._template = environment, env_id, template
+        self._environment = environment
+        self._env_id = env_id
+        self._template = template
         self._actions = _declare_actions(environment.action_space, actions or find_known(env_id).actions)
 
     def reset(self, seed: int) -> tuple[str, dict[str, Any]]:

@@ -40,7 +40,8 @@ def solution(row: dict[str, Any]) -> list[str]:
 
 def _find_path(table: Any, start: int) -> list[int]:
     """Return the shortest path to a rewarded end in a deterministic transition table."""
-    todo, seen = deque([(start, list[int]())]), {start}
+    todo = deque([(start, list[int]())])
+    seen = {start}
     while todo:
         state, path = todo.popleft()
         for action, ((_, after, reward, is_over), *_) in table[state].items():

@@ -28,7 +28,8 @@ class Instruction:
         check = CHECKS.get(instruction_id)
         if check is None:
             raise ValueError(f"instruction {instruction_id!r} is not known; known are: {', '.join(sorted(CHECKS))}")
-        self.instruction_id, self._check = instruction_id, check
+        self.instruction_id = instruction_id
+        self._check = check
         given = {name: value for name, value in (arguments or {}).items() if value is not None}
         self._arguments: dict[str, Any] = {}
         for name, (adapter, is_required) in _parameters(check).items():
@@ -77,7 +78,8 @@ class InstructionFollowingMetadata(BaseModel, extra="allow"):
         return [instruction.is_followed(text) for instruction in self._instructions()]
 
     def _instructions(self) -> list[Instruction]:
-        ids, kwargs = self.instruction_id_list, self.kwargs or [None] * len(self.instruction_id_list)
+        ids = self.instruction_id_list
+        kwargs = self.kwargs or [None] * len(self.instruction_id_list)
         if len(kwargs) != len(ids):
             raise ValueError(f"there are {len(ids)} instructions, but kwargs for {len(kwargs)}")
         return [Instruction(one, arguments) for one, arguments in zip(ids, kwargs, strict=True)]

@@ -115,5 +115,6 @@ def make_route(name: str, calculator: Callable[..., float]) -> Callable[..., Awa
         except CalculationError as error:
             return Solution(solution=None, error=str(error))
 
-    run.__name__, run.__doc__ = name, calculator.__doc__
+    run.__name__ = name
+    run.__doc__ = calculator.__doc__
     return run

@@ -111,7 +111,8 @@ def _draw_term(draw: random.Random, depth: int) -> Term:
     A whole number could be one of those that the term is made of.
     """
     while True:
-        term, calls = _any_term(draw, depth), list[tuple[str, dict[str, float]]]()
+        term = _any_term(draw, depth)
+        calls = list[tuple[str, dict[str, float]]]()
         try:
             result = _play_term(term, calls)
         except CalculationError:

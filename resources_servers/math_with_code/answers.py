@@ -87,12 +87,14 @@ def _read_float(text: str) -> float | None:
 
 def is_same_value(answer: str, expected: str) -> bool:
     """Return whether `answer` says what `expected` does; numbers that are not whole need not be exact."""
-    ours, theirs = _plain(answer), _plain(expected)
+    ours = _plain(answer)
+    theirs = _plain(expected)
     if ours == theirs:
         return ours != ""
     if max(len(ours), len(theirs)) > MAX_CHARS:
         return False
-    number, wanted = _number(ours), _number(theirs)
+    number = _number(ours)
+    wanted = _number(theirs)
     if number is None or wanted is None:
         return False
     allowed = 0 if wanted.denominator == 1 else TOLERANCE * min(max(1, abs(wanted)), 1000 * abs(wanted))

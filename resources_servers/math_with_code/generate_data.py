@@ -47,7 +47,8 @@ def primes(draw: random.Random) -> Task:
 
 
 def digit_sum(draw: random.Random) -> Task:
-    base, exponent = draw.randint(2, 19), draw.randint(100, 400)
+    base = draw.randint(2, 19)
+    exponent = draw.randint(100, 400)
     return f"What is the sum of the decimal digits of {base}^{exponent}?", [
         f"number = {base}**{exponent}",
         "sum(map(int, str(number)))",
@@ -65,7 +66,8 @@ def collatz(draw: random.Random) -> Task:
 
 
 def fibonacci(draw: random.Random) -> Task:
-    index, modulus = draw.randint(200, 2000), draw.randint(1000, 99_999)
+    index = draw.randint(200, 2000)
+    modulus = draw.randint(1000, 99_999)
     question = (
         f"Let F(1) = F(2) = 1 and F(n) = F(n-1) + F(n-2). What is the remainder of F({index}) divided by {modulus}?"
     )
@@ -73,7 +75,8 @@ def fibonacci(draw: random.Random) -> Task:
 
 
 def harmonic(draw: random.Random) -> Task:
-    count, step = draw.randint(6, 30), draw.randint(2, 9)
+    count = draw.randint(6, 30)
+    step = draw.randint(2, 9)
     question = (
         f"What is the sum of 1/k for k = 1, {1 + step}, {1 + 2 * step}, … ({count} terms) as a reduced fraction a/b?"
     )

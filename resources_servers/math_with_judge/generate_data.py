@@ -25,7 +25,9 @@ Task = tuple[str, str]
 
 
 def linear(draw: random.Random) -> Task:
-    factor, root, shift = draw.randint(2, 19), draw.randint(-20, 20), draw.randint(1, 60)
+    factor = draw.randint(2, 19)
+    root = draw.randint(-20, 20)
+    shift = draw.randint(1, 60)
     return f"Solve for $x$: ${factor}x + {shift} = {factor * root + shift}$.", str(root)
 
 
@@ -38,7 +40,8 @@ def fractions(draw: random.Random) -> Task:
 
 
 def expanded(draw: random.Random) -> Task:
-    first, second = draw.randint(1, 12), draw.randint(1, 12)
+    first = draw.randint(1, 12)
+    second = draw.randint(1, 12)
     return f"Expand $(x + {first})(x - {second})$.", f"x^2{_term(first - second, 'x')} - {first * second}"
 
 
@@ -50,7 +53,8 @@ def roots(draw: random.Random) -> Task:
 
 
 def hypotenuse(draw: random.Random) -> Task:
-    short, long = draw.randint(1, 15), draw.randint(16, 30)
+    short = draw.randint(1, 15)
+    long = draw.randint(16, 30)
     square = short**2 + long**2
     outside = max(n for n in range(1, math.isqrt(square) + 1) if square % n**2 == 0)
     inside = square // outside**2
@@ -59,7 +63,8 @@ def hypotenuse(draw: random.Random) -> Task:
 
 
 def interval(draw: random.Random) -> Task:
-    middle, width = draw.randint(-10, 10), draw.randint(1, 12)
+    middle = draw.randint(-10, 10)
+    width = draw.randint(1, 12)
     return (
         f"For which real $x$ is $|x{_term(-middle)}| < {width}$? Answer with an interval.",
         f"({middle - width}, {middle + width})",
@@ -67,7 +72,8 @@ def interval(draw: random.Random) -> Task:
 
 
 def chance(draw: random.Random) -> Task:
-    red, blue = draw.randint(2, 9), draw.randint(2, 9)
+    red = draw.randint(2, 9)
+    blue = draw.randint(2, 9)
     both = Fraction(red * (red - 1), (red + blue) * (red + blue - 1))
     question = (
         f"A bag holds {red} red and {blue} blue balls. Two are drawn without putting the first one back. "

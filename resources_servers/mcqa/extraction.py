@@ -156,7 +156,8 @@ def _read_last_colon(text: str, options: Mapping[str, str], prefix: str) -> str 
 
 def _read_payload(said: str, options: Mapping[str, str]) -> str | None:
     for pair in _NEXT_TO_ANOTHER.finditer(said):
-        first, second = pair[1].upper(), pair[2].upper()
+        first = pair[1].upper()
+        second = pair[2].upper()
         if first != second and first in options and second in options:
             return None
     leading = _LEADING_LETTER.match(said)

@@ -7,7 +7,8 @@ import sys
 import uvicorn
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 
-HIGHEST, GUESSES = 20, 5
+HIGHEST = 20
+GUESSES = 5
 
 
 class Guess(Action):
@@ -27,7 +28,8 @@ class Guessing(Environment):
 
     def reset(self, seed=None, episode_id=None, **kwargs):
         """Draw a number."""
-        self._secret, self._state = random.Random(seed).randint(1, HIGHEST), State(episode_id=episode_id)
+        self._secret = random.Random(seed).randint(1, HIGHEST)
+        self._state = State(episode_id=episode_id)
         return Hint(text=f"Guess a number from 1 to {HIGHEST}. You have {GUESSES} guesses.")
 
     def step(self, action, timeout_s=None, **kwargs):

@@ -29,7 +29,8 @@ _MAX_MESSAGE_BYTES = 100 * 2**20
 _CLOSE_TIMEOUT_S = 5.0
 _FULL_RETRY_S = 1.0
 """How often to ask a full server again; other processes may use it too."""
-_FULL, _INVALID = "CAPACITY_REACHED", "VALIDATION_ERROR"
+_FULL = "CAPACITY_REACHED"
+_INVALID = "VALIDATION_ERROR"
 Answer = dict[str, Any]
 
 
@@ -40,8 +41,11 @@ class RemoteEpisode:
         self, url: str, freed: asyncio.Event, slots: asyncio.Semaphore, *, connect_timeout_s: float, full_wait_s: float
     ) -> None:
         """Set `freed` and release one of `slots` when the session ends; wait `full_wait_s` for a full server."""
-        self._url, self._freed, self._slots = url, freed, slots
-        self._connect_timeout_s, self._full_wait_s = connect_timeout_s, full_wait_s
+        self._url = url
+        self._freed = freed
+        self._slots = slots
+        self._connect_timeout_s = connect_timeout_s
+        self._full_wait_s = full_wait_s
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._form = ActionForm([])
         self._turn = asyncio.Lock()
@@ -70,7 +74,8 @@ class RemoteEpisode:
 
     async def step(self, action: Sequence[Any], timeout_s: float) -> dict[str, Any]:
         """Take the actions of a reply one after the other: its calls, or its text."""
-        calls, text = action[0], grading.strip_thinking(action[1])
+        calls = action[0]
+        text = grading.strip_thinking(action[1])
         self.steps += 1
         field = self._form.text_field
         if not calls and (field is None or not text):
@@ -80,7 +85,9 @@ class RemoteEpisode:
         if not calls:
             output, reward, done = await self._act({str(field): text}, timeout_s)
             return {"observation": output, "reward": reward, "terminated": done, "truncated": False}
-        outputs, total, done = [], 0.0, False
+        outputs = []
+        total = 0.0
+        done = False
         for name, arguments, _, call_id in calls:
             output = "The episode is over."
             if not done:
@@ -105,7 +112,8 @@ class RemoteEpisode:
         if data.get("code") == _INVALID:
             wrong = [{"field": one.get("loc"), "problem": one.get("msg")} for one in data.get("errors") or ()]
             return json.dumps({"error": "this is no action of the environment", "problems": wrong}), 0.0, False
-        done, reward = data.get("done") is True, data.get("reward")
+        done = data.get("done") is True
+        reward = data.get("reward")
         if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
             raise self._fail(f"returned the reward {reward!r:.200}, which is not a finite number")
         self._has_reward |= reward is not None
@@ -185,7 +193,8 @@ class RemoteEpisode:
             answer = json.loads(message.data)
             given = answer["data"]
         except (ValueError, KeyError, TypeError):
-            answer, given = None, None
+            answer = None
+            given = None
         if not isinstance(given, dict):
             raise self._fail(f"answered `{kind}` with something that is not a message: {message.data!r:.200}")
         if answer.get("type") == "error" and not (allowed and given.get("code") == allowed):
@@ -197,7 +206,8 @@ class RemoteEpisode:
 
     async def _disconnect(self) -> None:
         """Close the session, and wait until the server has freed it."""
-        socket, self._socket = self._socket, None
+        socket = self._socket
+        self._socket = None
         if socket is not None:
             if not (socket.closed or self._is_lost):
                 with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):

@@ -75,7 +75,8 @@ def _generate(
 def _read_mixture(settings: Mapping[str, Any], level: int | None) -> dict[str, Any]:
     from reasoning_gym.composite import DatasetSpec
 
-    weights, configs = settings.get("weights"), settings.get("configs") or {}
+    weights = settings.get("weights")
+    configs = settings.get("configs") or {}
     if not isinstance(weights, dict) or not weights or not isinstance(configs, dict) or set(configs) - set(weights):
         raise RefusedSettings(
             "a mixture needs `weights` for its generators, and `configs` may only have settings for those.\n"

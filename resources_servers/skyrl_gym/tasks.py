@@ -37,7 +37,9 @@ _NAMES = ("Ada", "Ben", "Chen", "Dina", "Emil", "Fatou")
 
 def _make_gsm8k(random_: random.Random) -> Task:
     story, solve = random_.choice(_STORIES)
-    a, b, c = random_.randint(4, 12), random_.randint(3, 9), random_.randint(2, 11)
+    a = random_.randint(4, 12)
+    b = random_.randint(3, 9)
+    c = random_.randint(2, 11)
     answer = str(solve(a, b, c))
     question = f"{story.format(name=random_.choice(_NAMES), a=a, b=b, c=c)} {_GSM8K_FORM}"
     return Task(question, {"reward_spec": {"method": "rule", "ground_truth": answer}}, f"#### {answer}")
@@ -54,7 +56,9 @@ _AIME_FORM = "The last line of your response should be of the form Answer: $Answ
 
 
 def _make_aime(random_: random.Random) -> Task:
-    base, power, modulus = random_.randint(2, 19), random_.randint(20, 99), random_.randint(101, 999)
+    base = random_.randint(2, 19)
+    power = random_.randint(20, 99)
+    modulus = random_.randint(101, 999)
     answer = str(pow(base, power, modulus))
     question = f"Find the remainder when ${base}^{{{power}}}$ is divided by {modulus}. {_AIME_FORM}"
     return Task(question, {"reward_model": {"style": "rule", "ground_truth": answer}}, f"Answer: {answer}")

@@ -20,7 +20,8 @@ ROUNDS = 16
 FORMATS = ("json", "tool_call", "yaml", "xml", "csv", "toml")
 NAMES = ("Ada", "Bela", "Chen", "Dara", "Emil", "Farah", "Goran", "Hana")
 TOWNS = ("Oslo", "Quito", "Hanoi", "Accra", "Perth", "Turin")
-TOOL_NAME, PAYLOAD_KEY = "save", "record"
+TOOL_NAME = "save"
+PAYLOAD_KEY = "record"
 
 ENTRY_SCHEMA = {
     "type": "object",

@@ -55,12 +55,15 @@ class SeatedGame:
             raise UnusableGame(
                 f"there is no seat {seat!r} in {env_id!r} with {self._players} players.\nhint: the first seat is 0"
             )
-        self._seat, self._opponent, self._opponent_moves = seat, opponent, opponent_moves
+        self._seat = seat
+        self._opponent = opponent
+        self._opponent_moves = opponent_moves
         self._others: dict[int, ScriptedPlayer] = {}
         self._opponent_turns: list[dict[str, Any]] = []
         self._outcome: dict[str, Any] | None = None
         self._last_observations: dict[int, str] = {}
-        self._turn, self._prompt = 0, ""
+        self._turn = 0
+        self._prompt = ""
 
     def reset(self, seed: int) -> tuple[str | None, dict[str, Any]]:
         """Start the game; return what the model sees first."""

@@ -40,7 +40,10 @@ class ScriptedPlayer:
     """
 
     def __init__(self, policy: str, moves: Sequence[str], seed: str) -> None:
-        self._policy, self._moves, self._made, self._refused = policy, moves, 0, 0
+        self._policy = policy
+        self._moves = moves
+        self._made = 0
+        self._refused = 0
         # Not the global generator, from which the games draw.
         self._random = random.Random(seed)
 
@@ -80,7 +83,8 @@ class ScriptedPlayer:
 
     def _vary(self, move: str, numbers: Sequence[str], letters: Sequence[str]) -> str:
         """Return a move of the same form with other numbers and letters, mostly ones that the game mentions."""
-        highest, share = self._random.choice(_HIGHEST_NUMBERS), self._random.choice(_SHARES_TO_CHANGE)
+        highest = self._random.choice(_HIGHEST_NUMBERS)
+        share = self._random.choice(_SHARES_TO_CHANGE)
         picks_known = self._random.random() < 0.7
 
         def draw_number(found: re.Match[str]) -> str:

@@ -15,7 +15,11 @@ from typing import TypeVar
 from resources_servers.workplace_assistant import words
 
 SEED = 20231130
-EMAILS, EVENTS, VISITS, TASKS, CUSTOMERS = 500, 300, 1000, 300, 200
+EMAILS = 500
+EVENTS = 300
+VISITS = 1000
+TASKS = 300
+CUSTOMERS = 200
 TODAY = date(2023, 11, 30)
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
 BOARDS = ("Back end", "Front end", "Design")
@@ -92,7 +96,8 @@ def _emails(draw: Draw, addresses: Sequence[str]) -> Rows:
         times.add(f"{day} {draw.between(8, 18):02d}:{draw.below(60):02d}:{draw.below(60):02d}")
     rows = []
     for number, sent in enumerate(sorted(times)):
-        address, project = draw.pick(addresses), draw.pick(words.PROJECTS)
+        address = draw.pick(addresses)
+        project = draw.pick(words.PROJECTS)
         subject, body = draw.pick(words.EMAILS)
         box = "inbox" if draw.below(4) else "outbox"
         writer = _first_name(address) if box == "inbox" else words.OWNER
@@ -118,7 +123,8 @@ def _events(draw: Draw, addresses: Sequence[str]) -> Rows:
     taken = set[tuple[date, int]]()
     rows = list[dict[str, str]]()
     while len(rows) < EVENTS:
-        day, half_hours = draw.workday(date(2023, 9, 1), date(2024, 1, 31)), draw.pick((1, 1, 2, 2, 3, 4))
+        day = draw.workday(date(2023, 9, 1), date(2024, 1, 31))
+        half_hours = draw.pick((1, 1, 2, 2, 3, 4))
         first = draw.between(18, 36 - half_hours)
         slots = {(day, slot) for slot in range(first, first + half_hours)}
         if slots & taken:

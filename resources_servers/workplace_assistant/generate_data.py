@@ -50,7 +50,8 @@ def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
 
 def draw_rows(seed: int = SEED) -> Iterator[dict[str, Any]]:
     """Yield tasks without end, another sequence for every `seed`."""
-    draw, asked_before = Draw(seed), set[str]()
+    draw = Draw(seed)
+    asked_before = set[str]()
     for number, toolkit in enumerate(cycle(TASKS)):
         asked, calls = _task(draw, toolkit, asked_before)
         asked_before.add(asked)

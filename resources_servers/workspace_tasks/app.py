@@ -175,7 +175,8 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
             self._pool, task.tests, _rebuild(task, changed, change.deleted), timeout_s=self.config.test_timeout_s
         )
         tampering += [one for one in verdict.tampering if one not in tampering]
-        passed, total = len(verdict.passed), len(task.tests.names)
+        passed = len(verdict.passed)
+        total = len(task.tests.names)
         return WorkspaceTasksVerifyResponse(
             responses_create_params=body.responses_create_params,
             response=body.response,

@@ -85,7 +85,8 @@ def _build_tool(name: str, description: str, properties: dict[str, Any]) -> dict
 
 async def find_flaws(tasks: list[Task]) -> list[str]:
     """Return the flaws of the tasks: hidden tests that all pass with the bug, or fail without it."""
-    pool, flaws = CodePool(), list[str]()
+    pool = CodePool()
+    flaws = list[str]()
     try:
         for task in tasks:
             broken = {name: text for name, text in task.files.items() if not is_test(name)}

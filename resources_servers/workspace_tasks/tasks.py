@@ -104,7 +104,9 @@ def _read_hidden_tests(folder: Path, modules: set[str]) -> HiddenTests:
     """Split the hidden tests into imports of the code under test, which another process runs, and the rest."""
     text = (folder / "hidden_tests.py").read_text(encoding="utf-8")
     tree = ast.parse(text)
-    lines, imports, entry_points = text.splitlines(), list[str](), list[str]()
+    lines = text.splitlines()
+    imports = list[str]()
+    entry_points = list[str]()
     shared = ""
     for node in tree.body:
         root = (node.module or "").split(".")[0] if isinstance(node, ast.ImportFrom) else None

@@ -23,7 +23,8 @@ Drawn = tuple[str, dict[str, Any]]
 
 
 def _weather(draw: random.Random) -> Drawn:
-    city, days = draw.choice(CITIES), draw.randint(2, 7)
+    city = draw.choice(CITIES)
+    days = draw.randint(2, 7)
     return f"the forecast of the next {days} days for {city}", {"city": city, "days": days}
 
 
@@ -40,12 +41,14 @@ def _distance(draw: random.Random) -> Drawn:
 
 
 def _light(draw: random.Random) -> Drawn:
-    room, percent = draw.choice(ROOMS), draw.randint(1, 9) * 10
+    room = draw.choice(ROOMS)
+    percent = draw.randint(1, 9) * 10
     return f"the light in the {room} set to {percent} percent", {"room": room, "percent": percent}
 
 
 def _timer(draw: random.Random) -> Drawn:
-    minutes, label = draw.randint(1, 90), draw.choice(("tea", "bread", "laundry"))
+    minutes = draw.randint(1, 90)
+    label = draw.choice(("tea", "bread", "laundry"))
     return f"a timer of {minutes} minutes called {label}", {"minutes": minutes, "label": label}
 
 
@@ -64,7 +67,9 @@ def _tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-_TEXT, _WHOLE, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+_TEXT = {"type": "string"}
+_WHOLE = {"type": "integer"}
+_NUMBER = {"type": "number"}
 KINDS: dict[str, tuple[Callable[[random.Random], Drawn], dict[str, Any]]] = {
     "get_forecast": (
         _weather,

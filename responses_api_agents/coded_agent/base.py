@@ -101,7 +101,8 @@ class CodedAgent(EnvironmentAgent):
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
         seeded = await self._seed_session(task, cookies)
-        answer, error = None, None
+        answer = None
+        error = None
         async with record_calls(self, self.config.model_server.name, body) as recording:
             rollout = self._open_rollout(body, seeded, recording.endpoint, cookies)
             try:
@@ -125,7 +126,8 @@ class CodedAgent(EnvironmentAgent):
     def _open_rollout(
         self, body: SimpleAgentRunRequest, seeded: Mapping[str, Any], model: ModelEndpoint, cookies: CookieJar
     ) -> AgentRollout:
-        server, params = self.config.resources_server.name, body.responses_create_params
+        server = self.config.resources_server.name
+        params = body.responses_create_params
         toolbox = Toolbox(self.server_client, server, params.tools, cookies, tool_errors=self.config.tool_errors)
         mcp = seeded.get(NEMO_GYM_MCP_METADATA_KEY)
         if not mcp:

@@ -43,7 +43,8 @@ class AgentRollout:
         mcp_url: str | None = None,
         mcp_headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._params, self._toolbox = params, toolbox
+        self._params = params
+        self._toolbox = toolbox
         self.base_url = model.base_url
         """The URL for Chat Completions and Responses in this rollout; ends with `/v1`."""
         self.root_url = model.base_url.removesuffix("/v1")

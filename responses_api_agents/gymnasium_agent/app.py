@@ -94,7 +94,10 @@ class Environment:
     """One session with an environment server."""
 
     def __init__(self, client: ServerClient, server: str, task: dict[str, Any], cookies: CookieJar) -> None:
-        self._client, self._server, self._task, self._cookies = client, server, task, cookies
+        self._client = client
+        self._server = server
+        self._task = task
+        self._cookies = cookies
         self._info: dict[str, Any] = {}
 
     async def reset(self) -> EnvResetResponse:
@@ -160,11 +163,9 @@ class GymnasiumAgent(ModelAgent):
     async def _play(
         self, body: SimpleAgentRunRequest, task: dict[str, Any], environment: Environment, begun: EnvResetResponse
     ) -> GymnasiumAgentVerifyResponse:
-        params, path, model_cookies = (
-            body.responses_create_params,
-            self.url_path_for_run("/v1/responses", body),
-            CookieJar(),
-        )
+        params = body.responses_create_params
+        path = self.url_path_for_run("/v1/responses", body)
+        model_cookies = CookieJar()
         if begun.tools is not None:
             params = params.model_copy(update={"tools": begun.tools})
         episode = Episode([*to_items(params.input), *_to_messages(begun.observation)])
@@ -182,7 +183,8 @@ class GymnasiumAgent(ModelAgent):
                 further[NG_CUT_OFF_KEY] = "max_steps"
                 break
             episode.said.extend(_to_messages(step.observation))
-        reply.output, reply.usage = episode.said, episode.usage
+        reply.output = episode.said
+        reply.usage = episode.usage
         if notes is not None:
             further.update(notes.as_row_fields(episode.asked, reply))
         return GymnasiumAgentVerifyResponse.model_validate(

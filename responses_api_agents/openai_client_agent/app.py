@@ -22,7 +22,8 @@ class OpenAIClientAgent(CodedAgent):
 
     async def play(self, task: dict[str, Any], rollout: AgentRollout) -> str | None:
         """Take turns until the model calls no more tools."""
-        client, params = rollout.openai(), rollout.chat_params
+        client = rollout.openai()
+        params = rollout.chat_params
         for _ in range(self.config.max_turns):
             message = (await client.chat.completions.create(**params)).choices[0].message
             params["messages"].append(message.model_dump(exclude_none=True))

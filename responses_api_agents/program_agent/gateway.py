@@ -97,7 +97,9 @@ class RolloutGateway:
     """Answers the calls of one program."""
 
     def __init__(self, upstream: Upstream, budget: Budget, client: ServerClient) -> None:
-        self._upstream, self.budget, self._client = upstream, budget, client
+        self._upstream = upstream
+        self.budget = budget
+        self._client = client
         self.last_call: CallState = "answered"
         """What became of the model call that was begun last."""
 

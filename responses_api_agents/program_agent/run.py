@@ -143,7 +143,8 @@ async def run_program(
     program: ProgramSettings, gateway: RolloutGateway, before: Path, folder: RolloutFolder, *, prompt: str, model: str
 ) -> ProgramOutcome:
     """Run the program in a copy of the workspace `before`."""
-    config, outcome = program.config, ProgramOutcome()
+    config = program.config
+    outcome = ProgramOutcome()
     uses_socket = config.network == "model" and config.isolation != "none"
     socket = folder.private / "gateway.sock"
     options = {"sockets": {SOCKET: str(socket)}} if uses_socket else {"network": True}
@@ -186,7 +187,8 @@ class _Placeholders:
     def __init__(self, sandbox: AsyncSandbox, port: int, prompt: str, model: str) -> None:
         raw = sandbox.handle.raw
         # Without bubblewrap, a program must be given the real paths.
-        self.workspace, self.home = raw.translate_path(WORKSPACE), raw.translate_path(HOME)
+        self.workspace = raw.translate_path(WORKSPACE)
+        self.home = raw.translate_path(HOME)
         root_url = f"http://127.0.0.1:{port}"
         self._values = {
             "task": prompt,
@@ -256,9 +258,12 @@ def _record_end(
     outcome: ProgramOutcome, result: SandboxExecResult | None, program: ProgramSettings, gateway: RolloutGateway
 ) -> None:
     """Record how the program ended, and why that is a failure, if so."""
-    config, name = program.config, program.command[0]
+    config = program.config
+    name = program.command[0]
     if result is not None:
-        outcome.exit_code, outcome.stdout, outcome.stderr = result.return_code, result.stdout or "", result.stderr or ""
+        outcome.exit_code = result.return_code
+        outcome.stdout = result.stdout or ""
+        outcome.stderr = result.stderr or ""
     if gateway.budget.exceeded.is_set():
         budget = gateway.budget
         outcome.failure = ProgramFailure(
@@ -271,7 +276,9 @@ def _record_end(
             kind, text, hint = _LIMIT_FAILURES[result.error_type]
             text = text.format(config=config)
         else:
-            kind, text, hint = "sandbox_failed", f"the sandbox could not run it: {outcome.stderr}", "see the log"
+            kind = "sandbox_failed"
+            text = f"the sandbox could not run it: {outcome.stderr}"
+            hint = "see the log"
         outcome.failure = ProgramFailure(kind, f"{name!r} was ended: {text}.\nhint: {hint}")
     elif result is not None and result.return_code in _NOT_RUN_CODES and not gateway.budget.calls:
         outcome.failure = ProgramFailure(
@@ -312,7 +319,8 @@ def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
     """Return the tails of the files that match a pattern. Links are not followed: they may lead anywhere."""
     # `**/` also matches no folder at all.
     wanted = [*patterns, *(pattern.replace("**/", "") for pattern in patterns)]
-    found, room = dict[str, str](), _ARTIFACT_CHARACTERS
+    found = dict[str, str]()
+    room = _ARTIFACT_CHARACTERS
     for place, folders, names in os.walk(home) if not home.is_symlink() else ():
         folders.sort()
         for path in (Path(place, name) for name in sorted(names)):

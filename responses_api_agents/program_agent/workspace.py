@@ -264,14 +264,17 @@ def collect_change(
     `leave_out` are patterns of files to ignore, `patterns` of those to return in full, up to `max_bytes`.
     At `give_up_at_s`, on the clock of `time.monotonic`, the rest is left out.
     """
-    old, new = dict(_walk(before, leave_out)), dict(_walk(after, leave_out))
+    old = dict(_walk(before, leave_out))
+    new = dict(_walk(after, leave_out))
     change = WorkspaceChange(deleted=sorted(old.keys() - new.keys()), path=str(after))
-    room, diffs = max_bytes, list[str]()
+    room = max_bytes
+    diffs = list[str]()
     for name in sorted(new):
         if new[name].stat().st_size > max_bytes or time.monotonic() >= give_up_at_s:
             change.left_out.append(name)
             continue
-        content, previous = new[name].read_bytes(), old[name].read_bytes() if name in old else None
+        content = new[name].read_bytes()
+        previous = old[name].read_bytes() if name in old else None
         if content == previous:
             continue
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
@@ -293,7 +296,8 @@ def _walk(folder: Path, leave_out: Sequence[str]) -> Iterator[tuple[str, Path]]:
         relative = Path(place).relative_to(folder)
         folders[:] = [name for name in folders if not matches(f"{(relative / name).as_posix()}/", leave_out)]
         for name in names:
-            path, label = Path(place, name), (relative / name).as_posix()
+            path = Path(place, name)
+            label = (relative / name).as_posix()
             if is_text(label) and is_regular(path) and not matches(label, leave_out):
                 yield label, path
 

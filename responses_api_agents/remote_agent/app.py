@@ -69,8 +69,10 @@ class RemoteAgent(EnvironmentAgent):
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
         """Return everything the remote agent said and the tools answered."""
-        tool_cookies, remote_cookies = CookieJar(self._resources_cookies(request.cookies)), CookieJar()
-        server, tool_errors = self.config.resources_server.name, self.config.tool_errors
+        tool_cookies = CookieJar(self._resources_cookies(request.cookies))
+        remote_cookies = CookieJar()
+        server = self.config.resources_server.name
+        tool_errors = self.config.tool_errors
         notes = find_notes(response)
         toolbox = Toolbox(
             self.server_client,
@@ -103,7 +105,8 @@ class RemoteAgent(EnvironmentAgent):
         self, cookies: CookieJar, toolbox: Toolbox, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
         """Call the remote agent once."""
-        server, path = self.config.agent_base_url.rstrip("/").removesuffix("/v1"), "/v1/responses"
+        server = self.config.agent_base_url.rstrip("/").removesuffix("/v1")
+        path = "/v1/responses"
         deadline = ClientTimeout(total=self.config.remote_responses_timeout_secs)
         reply = await request("POST", f"{server}{path}", json=body, cookies=cookies.current, timeout=deadline)
         await raise_for_status(reply)
@@ -115,9 +118,11 @@ class RemoteAgent(EnvironmentAgent):
 
 def make_failure_row(body: SimpleAgentRunRequest, error: Exception, reason: str) -> SimpleAgentVerifyResponse:
     """Return the result of a rollout that ended with `error`."""
-    named, message = REMOTE_AGENT_ERROR, f"{type(error).__name__}: {reason}"
+    named = REMOTE_AGENT_ERROR
+    message = f"{type(error).__name__}: {reason}"
     if isinstance(error, RolloutFailure):  # the environment's failure, not the remote side's
-        named, message = error.kind, error.message
+        named = error.kind
+        message = error.message
     routing: dict[str, Any] = {NG_FAILURE_CLASS_KEY: named, FAILURE_MESSAGE_KEY: message}
     if is_terminal(error):
         routing[NG_TERMINAL_KEY] = True

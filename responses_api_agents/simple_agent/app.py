@@ -116,7 +116,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
 
     async def _seed_session(self, task: dict[str, Any], cookies: CookieJar) -> dict[str, Any]:
         """Begin the session; return what the resources server says about it."""
-        server, path = self.config.resources_server.name, "/seed_session"
+        server = self.config.resources_server.name
+        path = "/seed_session"
         seeded = await self.server_client.post(server_name=server, url_path=path, json=task, cookies=cookies.current)
         await raise_for_status(seeded)
         cookies.add(seeded.cookies)
@@ -127,7 +128,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         """Return metrics over many rollouts, as the resources server computes them."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        server, path = self.config.resources_server.name, "/aggregate_metrics"
+        server = self.config.resources_server.name
+        path = "/aggregate_metrics"
         reply = await self.server_client.post(server_name=server, url_path=path, json=body)
         await raise_for_status(reply)
         return await parse_reply(AggregateMetrics, reply, server, path)
@@ -136,7 +138,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         self, request: Request | None, body: SimpleAgentRunRequest, cookies: CookieJar
     ) -> NeMoGymResponse:
         """Return what `responses` makes of the task: the call that a client would make, without HTTP."""
-        rollout_id, path = self.rollout_id_from_run(body), "/v1/responses"
+        rollout_id = self.rollout_id_from_run(body)
+        path = "/v1/responses"
         own_request = OwnRequest(
             # A test's stand-in for a request may have cookies and nothing else.
             request if isinstance(request, Request) else None,
@@ -185,7 +188,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         if self.config.skip_verification:
             unscored = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
             return SimpleAgentVerifyResponse.model_validate({**answered, **unscored})
-        server, path = self.config.resources_server.name, "/verify"
+        server = self.config.resources_server.name
+        path = "/verify"
         reply = await self.server_client.post(server_name=server, url_path=path, json=answered, cookies=cookies.current)
         await raise_for_status(reply)
         return await parse_reply(SimpleAgentVerifyResponse, reply, server, path)
@@ -290,7 +294,10 @@ class OwnRequest(Request):
     """A request of an agent to itself, whose cookies are in `jar`; its scope is built on first use."""
 
     def __init__(self, caller: Request | None, *, path: str, path_params: dict[str, str], jar: CookieJar) -> None:
-        self._caller, self._path, self._path_params, self.jar = caller, path, path_params, jar
+        self._caller = caller
+        self._path = path
+        self._path_params = path_params
+        self.jar = jar
         self._scope: Scope | None = None
         super().__init__({"type": "http"})
 
@@ -298,7 +305,8 @@ class OwnRequest(Request):
     def scope(self) -> Scope:
         if self._scope is None:
             given = self._caller.scope if self._caller is not None else {}
-            path, raw = self._path, self._path.encode()
+            path = self._path
+            raw = self._path.encode()
             own = {"type": "http", "method": "POST", "path": path, "raw_path": raw, "path_params": self._path_params}
             self._scope = {"query_string": b"", **given, **own, "headers": []}
         return self._scope

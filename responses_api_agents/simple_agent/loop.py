@@ -59,7 +59,10 @@ class InvalidReply(ServerCallError, RuntimeError):
 
     def __init__(self, server: str, path: str, reason: str, start: str) -> None:
         super().__init__(server, path, reason, start)
-        self.server, self.path, self.reason, self.start = server, path, reason, start
+        self.server = server
+        self.path = path
+        self.reason = reason
+        self.start = start
 
     def __str__(self) -> str:
         return f"{self.server!r} gave an unusable reply at {self.path}: {self.reason}\nit begins with: {self.start!r}"
@@ -76,7 +79,8 @@ async def play(
     Returns the last reply with everything that came after the input as its output, and the usage of all turns. It says
     so if `max_steps` ended it.
     """
-    given, said = to_items(body.input), list[Any]()
+    given = to_items(body.input)
+    said = list[Any]()
     usage: NeMoGymResponseUsage | None = None
     silent_replies = 0
     for step in itertools.count(1):
@@ -92,7 +96,8 @@ async def play(
         if max_steps and step >= max_steps:
             note_on(reply, NG_CUT_OFF_KEY, "max_steps")
             break
-    reply.output, reply.usage = said, usage
+    reply.output = said
+    reply.usage = usage
     return reply
 
 
@@ -177,7 +182,8 @@ class CookieJar:
     def current(self) -> Mapping[str, Any] | None:
         """The cookies as they are now."""
         if self._last is not None:
-            reply, self._last = self._last, None
+            reply = self._last
+            self._last = None
             cookies = lazy_cookies(reply, self._known)
             if cookies is not None:
                 self._known = cookies
@@ -237,8 +243,12 @@ class Toolbox:
         tool_errors: ToolErrors = "report",
         note_call: NoteToolCall | None = None,
     ) -> None:
-        self._client, self._server, self._cookies, self._in_parallel = client, server, cookies, in_parallel
-        self._tool_errors, self._crashes = tool_errors, list[dict[str, Any]]()
+        self._client = client
+        self._server = server
+        self._cookies = cookies
+        self._in_parallel = in_parallel
+        self._tool_errors = tool_errors
+        self._crashes = list[dict[str, Any]]()
         self._note_call = note_call
         self._offered = {tool["name"] for tool in tools if tool["type"] == "function"}
 
@@ -262,7 +272,8 @@ class Toolbox:
         if self._note_call is None:
             output, _ = await self._call_tool(call)
         else:
-            started_at, started = time.time(), time.perf_counter()
+            started_at = time.time()
+            started = time.perf_counter()
             output, error_type = await self._call_tool(call)
             self._note_call(call, started_at, time.perf_counter() - started, error_type)
         return NeMoGymFunctionCallOutput(type="function_call_output", call_id=call.call_id, output=output)

@@ -24,8 +24,11 @@ class RolloutNotes:
     """Takes notes of one rollout while it is played."""
 
     def __init__(self, source: str, task_id: str, rollout_id: str) -> None:
-        self._source, self._task_id, self._rollout_id = source, task_id, rollout_id
-        self._started_at, self._started = time.time(), time.perf_counter()
+        self._source = source
+        self._task_id = task_id
+        self._rollout_id = rollout_id
+        self._started_at = time.time()
+        self._started = time.perf_counter()
         self._model_calls: list[ModelCallRef] = []
         self._tool_calls: list[ToolCallObservation] = []
 

@@ -47,7 +47,8 @@ class TaskTool(Tool):
     skip_forward_signature_validation = True
 
     def __init__(self, tool: dict[str, Any], rollout: AgentRollout) -> None:
-        self.name, self.description = tool["name"], tool.get("description") or tool["name"]
+        self.name = tool["name"]
+        self.description = tool.get("description") or tool["name"]
         required = tool["parameters"].get("required", [])
         self.inputs = {
             name: {"type": "any", "description": name, **schema, "nullable": name not in required}

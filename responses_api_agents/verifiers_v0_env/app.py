@@ -68,7 +68,8 @@ class VerifiersV0Env(LibraryRunner):
     async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         """Play an example as the library does, and return its reward."""
         asked = EnvironmentExample.model_validate(task["environment"])
-        name, split = asked.id, asked.split
+        name = asked.id
+        split = asked.split
         try:
             # Loading takes seconds; other rollouts continue meanwhile.
             environment = await asyncio.to_thread(load_environment, name, json.dumps(asked.args, sort_keys=True))

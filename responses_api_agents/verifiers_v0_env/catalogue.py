@@ -17,7 +17,8 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
 
     Options: `args` of the environment's `load_environment`, and `split`, `eval` or `train`.
     """
-    args, split = options.get("args") or {}, options.get("split", "eval")
+    args = options.get("args") or {}
+    split = options.get("split", "eval")
     examples = read_examples(load_environment(environment_id, json.dumps(args, sort_keys=True)), split)
     chosen = sorted(random.Random(seed).sample(range(len(examples)), min(rows, len(examples))))
     return [

@@ -46,7 +46,10 @@ from responses_api_models.openai_model.endpoint import apply_overrides, get_set_
 from responses_api_models.openai_model.tokens import DetokenizeRequest
 
 T = TypeVar("T")
-_BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
+_BAD_REQUEST = 400
+_TOO_MANY = 429
+_HUNG_UP = 499
+_NOT_READY = 503
 
 
 class SamplingDefaults(BaseModel, extra="forbid"):
@@ -162,7 +165,8 @@ class LocalModel(SimpleResponsesAPIModel):
                 async with inner(app) as state:
                     yield state
             finally:
-                engine, self._engine = self._engine, None
+                engine = self._engine
+                self._engine = None
                 await asyncio.to_thread(release_engine, engine)
 
         app.router.lifespan_context = with_engine
@@ -331,7 +335,8 @@ class LocalModel(SimpleResponsesAPIModel):
 
 async def _run_unless_hung_up(request: Request, work: Awaitable[T]) -> T:
     """Await `work`, and cancel it when the client hangs up."""
-    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_hang_up(request))
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_wait_for_hang_up(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
         if answer.done():

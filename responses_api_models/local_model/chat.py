@@ -49,7 +49,8 @@ class Ask:
 
 def read_ask(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask:
     """Return what the chat request `body` asks for, with defaults for the sampling that it leaves open."""
-    box, text_schema = tools.read_toolbox(body), _read_text_schema(body.get("response_format"))
+    box = tools.read_toolbox(body)
+    text_schema = _read_text_schema(body.get("response_format"))
     schemas: dict[str, Mapping[str, Any]] = {f"tool {name!r}": schema for name, schema in box.schemas.items()}
     if text_schema is not None:
         schemas["the response format"] = text_schema
@@ -150,7 +151,8 @@ def write_conversation(messages: Sequence[Mapping[str, Any]], box: tools.Toolbox
 
 
 def _put_in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
-    role, content = message["role"], _join_text(message.get("content"))
+    role = message["role"]
+    content = _join_text(message.get("content"))
     match role:
         case "tool":
             name = names.get(message["tool_call_id"])
@@ -230,7 +232,8 @@ def build_completion(
     model: str, choices: Sequence[Mapping[str, Any]], prompt_tokens: int, made: Sequence[Generated]
 ) -> dict[str, Any]:
     """Return a chat completion of `choices`, with what it cost."""
-    generated, cached = sum(each.count for each in made), sum(each.cached_count for each in made)
+    generated = sum(each.count for each in made)
+    cached = sum(each.cached_count for each in made)
     return {
         "id": f"chatcmpl-{uuid4().hex}",
         "object": "chat.completion",

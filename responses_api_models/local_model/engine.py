@@ -74,7 +74,9 @@ class EngineRefusal(Exception):
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(status, kind, message)
-        self.status, self.kind, self.message = status, kind, message
+        self.status = status
+        self.kind = kind
+        self.message = message
 
     def __str__(self) -> str:
         return f"llama.cpp answered {self.status} ({self.kind}): {self.message}"
@@ -169,7 +171,8 @@ class Engine:
 
     async def generate(self, body: Mapping[str, Any]) -> Generated:
         """Generate as `body` says. A caller that is cancelled hangs up, which stops the engine at its next token."""
-        made, parts = Generated(), list[str]()
+        made = Generated()
+        parts = list[str]()
         async with self._post("/completion", {**body, "stream": True, "return_tokens": True}) as reply:
             if reply.status != 200:
                 raise _read_refusal(reply.status, await reply.read())
@@ -211,7 +214,8 @@ class Engine:
             return orjson.loads(await reply.read())
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        session, data = get_global_aiohttp_client(), orjson.dumps(body)
+        session = get_global_aiohttp_client()
+        data = orjson.dumps(body)
         return session.post(f"{self._url}{path}", data=data, headers=self._build_headers(), timeout=_UNBOUNDED)
 
     def _build_headers(self) -> dict[str, str]:
@@ -251,7 +255,8 @@ def _add_event(made: Generated, event: Mapping[str, Any]) -> None:
     made.token_ids += event["tokens"]
     made.scores += event.get("completion_probabilities") or ()
     if event["stop"]:
-        made.count, made.ended_by = event["tokens_predicted"], event["stop_type"]
+        made.count = event["tokens_predicted"]
+        made.ended_by = event["stop_type"]
         made.stop_string = event["stopping_word"] or None
         made.cached_count = event["timings"]["cache_n"]
 

@@ -80,7 +80,8 @@ def find_certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, 
     and matching from the back agree on it.
     """
     ids = [score["id"] for score in scores]
-    front, back = _match_places(token_ids, ids), _match_places(token_ids[::-1], ids[::-1])
+    front = _match_places(token_ids, ids)
+    back = _match_places(token_ids[::-1], ids[::-1])
     if front is None or back is None:
         return {}
     latest = [len(token_ids) - 1 - at for at in reversed(back)]
@@ -89,7 +90,8 @@ def find_certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, 
 
 def _match_places(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
     """Return the earliest places of `ids`, in their order; None if they do not occur in `token_ids` in this order."""
-    places, at = list[int](), -1
+    places = list[int]()
+    at = -1
     for wanted in ids:
         at = next((place for place in range(at + 1, len(token_ids)) if token_ids[place] == wanted), -1)
         if at < 0:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, PositiveFloat, PositiveInt
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from responses_api_models.local_model.engine import Engine
 
-_PROMPT_TOKENS, _WRITTEN_TOKENS = 16, 4
+_PROMPT_TOKENS = 16
+_WRITTEN_TOKENS = 4
 
 
 class ForecastRequest(BaseModel):

@@ -19,7 +19,8 @@ class GateFull(Exception):
 
     def __init__(self, waiting: int, retry_after_s: float) -> None:
         super().__init__(waiting, retry_after_s)
-        self.waiting, self.retry_after_s = waiting, retry_after_s
+        self.waiting = waiting
+        self.retry_after_s = retry_after_s
 
 
 class Gate:

@@ -13,7 +13,8 @@ from fastapi import HTTPException
 
 from responses_api_models.local_model.engine import Engine
 
-CALL_START, CALL_END = "<tool_call>", "</tool_call>"
+CALL_START = "<tool_call>"
+CALL_END = "</tool_call>"
 
 _HEAD = "%llguidance {}"
 _ONE_LINE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}

@@ -78,7 +78,8 @@ def ensure_weights(
     timeout_s: float = 1800,
 ) -> Path:
     """Return the file of `weights` in `folder`. `stop` ends a fetch that is no longer wanted."""
-    target, deadline = folder / weights.file_name, time.monotonic() + timeout_s
+    target = folder / weights.file_name
+    deadline = time.monotonic() + timeout_s
     if _is_complete(target, weights):
         return target
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,8 @@ class ChatOnlyModel(SimpleResponsesAPIModel):
 
     def _set_up(self, model: str, most_requests: int, *, uses_reasoning_parser: bool = False) -> None:
         """Ask for `model`, with at most so many requests under way at once."""
-        self._model, self._slots = model, Semaphore(most_requests)
+        self._model = model
+        self._slots = Semaphore(most_requests)
         self._converter = ResponsesConverter(
             return_token_id_information=False, uses_reasoning_parser=uses_reasoning_parser
         )

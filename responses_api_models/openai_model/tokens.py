@@ -17,7 +17,8 @@ from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from nemo_gym.token_id_capture import TOKEN_FIELDS
 
 SPELLED_ID = "token_id:"
-_NOT_SERVED, _NOT_IMPLEMENTED = (404, 405, 501), 501
+_NOT_SERVED = (404, 405, 501)
+_NOT_IMPLEMENTED = 501
 _FROM_MODEL = ("message", "reasoning", "function_call")
 
 

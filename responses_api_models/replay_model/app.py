@@ -74,7 +74,8 @@ class ReplayModel(SimpleResponsesAPIModel):
     _converter: ResponsesConverter = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        config, cycles = self.config, self.config.on_miss == "cycle"
+        config = self.config
+        cycles = self.config.on_miss == "cycle"
         self._converter = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=True)
         if config.rollouts_jsonl_fpath is not None:
             self._recordings = Recordings.load(_resolve_under_cwd_or_install(config.rollouts_jsonl_fpath))

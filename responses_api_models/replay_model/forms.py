@@ -30,7 +30,8 @@ def list_items(items: Any, instructions: str | None) -> list[Any]:
 
 def hash_beginnings(forms: Iterable[Form]) -> dict[Key, int]:
     """Return the key of every beginning of a conversation, and how many items it has."""
-    state, keys = blake2b(digest_size=16), {}
+    state = blake2b(digest_size=16)
+    keys = {}
     keys[state.digest()] = 0
     for count, shape in enumerate(forms, 1):
         if not is_silent(shape):
@@ -79,13 +80,15 @@ def list_spoken_forms(items: Iterable[Any]) -> list[Form]:
 
 def count_replies(reply: Callable[[int], list[Form]], items: Iterable[Any]) -> int:
     """Count the replies that the history `items` holds, in order; `reply(n)` is the n-th. Other items are skipped."""
-    position, matched = 0, 0
+    position = 0
+    matched = 0
     expected = reply(position)
     for item in items:
         if not is_from_model(item) or make_form(item) != expected[matched]:
             continue
         matched += 1
         if matched == len(expected):
-            position, matched = position + 1, 0
+            position = position + 1
+            matched = 0
             expected = reply(position)
     return position

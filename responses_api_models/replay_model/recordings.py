@@ -67,7 +67,8 @@ class Recordings:
     def __init__(self, recordings: list[Recording], source: str) -> None:
         if not recordings:
             raise ConfigError(f"{source!r} holds no rollouts, so there is nothing to replay")
-        self._all, self._source = recordings, source
+        self._all = recordings
+        self._source = source
         self._prompts: dict[Key, list[Recording]] = {}
         self._next_turn: dict[tuple[Key, Key], list[tuple[Recording, int]]] = {}
         self._handed_out: dict[Key, int] = {}
@@ -112,7 +113,8 @@ class Recordings:
         """Return one of several recordings that fit: the request's own, or else the next in the order of the file."""
         if len(found) == 1:
             return found[0]
-        key, number = found[0][0].key, found[0][1]
+        key = found[0][0].key
+        number = found[0][1]
         choice = self._find_own(found, asked)
         if choice is None:
             same = [f for f in found if f[0].metadata == (asked.metadata or {})] or found

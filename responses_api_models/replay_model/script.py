@@ -27,7 +27,8 @@ class Script:
     def __init__(self, replies: list[Any], source: str, *, starts_over: bool) -> None:
         if not replies:
             raise ConfigError(f"the script in {source} holds no replies")
-        self._source, self._starts_over = source, starts_over
+        self._source = source
+        self._starts_over = starts_over
         self._replies = [_check_reply(reply, f"reply {number} of {source}") for number, reply in enumerate(replies, 1)]
 
     @classmethod
@@ -120,7 +121,8 @@ def _build_items(entry: Mapping[str, Any], position: int) -> list[dict[str, Any]
 
 
 def _call(call: Mapping[str, Any], default_id: str) -> dict[str, Any]:
-    arguments, call_id = call.get("arguments", {}), call.get("call_id", default_id)
+    arguments = call.get("arguments", {})
+    call_id = call.get("call_id", default_id)
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
     return {"type": "function_call", "id": call_id, "call_id": call_id, "name": call["name"], "arguments": text}
 

@@ -70,7 +70,8 @@ class TokenEngineModel(SimpleResponsesAPIModel):
 
 
 def _build_completion(answer: TokenAnswer, model: str) -> dict[str, Any]:
-    turn, generated = answer.turn, 0
+    turn = answer.turn
+    generated = 0
     message = dict(answer.message)
     if turn is not None:
         generated = len(turn.generated_ids)

@@ -35,7 +35,8 @@ from responses_api_models.transformers_model.batches import Batcher
 from responses_api_models.transformers_model.engine import Generation, generate
 from responses_api_models.transformers_model.weights import load_pretrained, load_smollm2
 
-_BAD_REQUEST, _NOT_READY = 400, 503
+_BAD_REQUEST = 400
+_NOT_READY = 503
 
 
 class TransformersModelConfig(BaseResponsesAPIModelConfig):

@@ -15,7 +15,9 @@ class Batcher:
 
     def __init__(self, run: Callable[[Sequence[Generation]], None], *, most: int, wait_s: float) -> None:
         """`most`: the size of a batch; `wait_s`: how long the first of a batch waits for others."""
-        self._run, self._most, self._wait_s = run, most, wait_s
+        self._run = run
+        self._most = most
+        self._wait_s = wait_s
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         # One thread: a second batch at once would only take the cores from the first.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="generate")

@@ -63,9 +63,12 @@ def _generate(
     read = model(input_ids=ids, attention_mask=mask, position_ids=_number(mask), use_cache=True, logits_to_keep=1)
     # Every request continues from its prompt, however many share it.
     rows = torch.tensor([place[tuple(one.prompt_ids)] for one in batch], device=model.device)
-    cache, mask, logits = read.past_key_values, mask[rows], read.logits[rows, -1]
+    cache = read.past_key_values
+    mask = mask[rows]
+    logits = read.logits[rows, -1]
     cache.reorder_cache(rows)
-    active, dice = list(batch), [random.Random(one.seed) for one in batch]
+    active = list(batch)
+    dice = [random.Random(one.seed) for one in batch]
     while True:
         chosen, log_probs = _sample(logits.float(), active, dice)
         for one, token, log_prob in zip(active, chosen.tolist(), log_probs.tolist(), strict=True):
@@ -78,8 +81,10 @@ def _generate(
         if len(kept) < len(active):  # what is done costs nothing any more
             still = torch.tensor(kept, device=model.device)
             cache.reorder_cache(still)
-            mask, chosen = mask[still], chosen[still]
-            active, dice = [active[number] for number in kept], [dice[number] for number in kept]
+            mask = mask[still]
+            chosen = chosen[still]
+            active = [active[number] for number in kept]
+            dice = [dice[number] for number in kept]
         mask = torch.cat([mask, mask.new_ones(len(active), 1)], dim=1)
         step = model(
             input_ids=chosen[:, None],
@@ -145,7 +150,8 @@ def _note_end(one: Generation, end_ids: frozenset[int], decode: Callable[[Sequen
     if one.token_ids[-1] in end_ids:
         one.ended_by = "eos"
     elif one.stop and (found := _find_stop(decode(one.token_ids), one.stop)):
-        one.ended_by, one.stop_string = "word", found
+        one.ended_by = "word"
+        one.stop_string = found
     elif len(one.token_ids) >= one.max_new_tokens:
         one.ended_by = "limit"
 

@@ -20,7 +20,8 @@ def load_pretrained(path: Path) -> tuple[Any, Any]:
     if gguf:
         # The weights are plain numbers once they are loaded. Where the model still says that it is quantized, it can
         # neither be trained nor saved.
-        model.hf_quantizer, model.is_quantized = None, False
+        model.hf_quantizer = None
+        model.is_quantized = False
         for name in ("quantization_config", "_pre_quantization_dtype"):
             if name in vars(model.config):
                 delattr(model.config, name)

@@ -254,7 +254,8 @@ class VLLMModel(SimpleResponsesAPIModel):
             prompt = completions.render_prompt(await self._load_tokenizer(), params)
             special = {"add_special_tokens": False}  # the template has written them
         else:
-            prompt, special = completions.join_prompt(params["messages"]), {}
+            prompt = completions.join_prompt(params["messages"])
+            special = {}
         reply = await client.create_completion(**completions.build_completion_request(params, prompt), **special)
         to_tokenize = {"model": params["model"], "prompt": prompt, **special}
         return await self._finish_reply(client, completions.convert_completion(reply), "/completions", to_tokenize)

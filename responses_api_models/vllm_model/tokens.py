@@ -37,11 +37,9 @@ async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[st
 async def _find_tokens(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     message = choice["message"]
     on_message = {f: message[f] for f in TOKEN_FIELDS if message.get(f) is not None}
-    prompt, generation, log_probs = (
-        reply.get("prompt_token_ids"),
-        choice.get("token_ids"),
-        read_log_probs(_get_content(choice)),
-    )
+    prompt = reply.get("prompt_token_ids")
+    generation = choice.get("token_ids")
+    log_probs = read_log_probs(_get_content(choice))
     if on_message:
         if len(on_message) < len(TOKEN_FIELDS):
             _fail("the token information on the message is not complete", reply, choice)
@@ -78,7 +76,8 @@ def _get_content(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> NoReturn:
-    message, content = choice["message"], _get_content(choice)
+    message = choice["message"]
+    content = _get_content(choice)
     first = content[0]["token"] if content else None
     found = {
         **{f"message.{name}": _describe_size(message.get(name)) for name in TOKEN_FIELDS},

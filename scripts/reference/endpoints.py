@@ -51,7 +51,8 @@ _NOT_OURS = ("HTTPValidationError", "ValidationError")
 
 def write_page() -> str:
     """Write the page."""
-    parts, schemas = [INTRODUCTION], dict[str, Any]()
+    parts = [INTRODUCTION]
+    schemas = dict[str, Any]()
     for title, document in describe_servers().items():
         parts += [f"## {title}\n", f"{ABOUT[title]}\n", _write_paths(document)]
         schemas |= {name: document["components"]["schemas"][name] for name in _list_schemas(document)}

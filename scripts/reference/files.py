@@ -73,7 +73,9 @@ def write_page() -> str:
     """Make a run and write the page from its files."""
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder))
-    scored, failed, agent = run["rollouts"], run["failures"], run["metrics"]
+    scored = run["rollouts"]
+    failed = run["failures"]
+    agent = run["metrics"]
     agent["group_level_metrics"] = agent["group_level_metrics"][:1]
     manifest = run["manifest"]
     manifest["config"] = {"policy_model": manifest["config"]["policy_model"]}
@@ -121,7 +123,8 @@ def write_page() -> str:
 
 def make_run(folder: Path) -> dict[str, Any]:
     """Run five tasks, one of which is not in the recording, and return the first record of every file."""
-    recording, output = folder / "recorded.jsonl", folder / "rollouts.jsonl"
+    recording = folder / "recorded.jsonl"
+    output = folder / "rollouts.jsonl"
     rows = (ROOT / SERVER / "data" / "example_rollouts.jsonl").read_text(encoding="utf-8").splitlines()
     recording.write_text("\n".join(rows[:4]) + "\n", encoding="utf-8")
     arguments = [

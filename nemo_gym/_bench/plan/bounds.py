@@ -20,8 +20,11 @@ MEMORY = "memory"
 
 def bounds_of(scenario: Scenario) -> dict[str, float]:
     """Return the most rollouts a second that each resource allows, for those that set a limit."""
-    workload, endpoint, cluster = scenario.workload, scenario.endpoint, scenario.cluster
-    turns, calls_s = workload.mean_turns, workload.mean_turns * workload.latency.mean
+    workload = scenario.workload
+    endpoint = scenario.endpoint
+    cluster = scenario.cluster
+    turns = workload.mean_turns
+    calls_s = workload.mean_turns * workload.latency.mean
     allowed: dict[str, float] = {}
 
     def add(name: str, amount: float | None, each: float) -> None:

@@ -218,7 +218,9 @@ def _play(command: Command, base_url: str, rollouts: int, concurrency: int) -> _
     before = stats(base_url, then_reset=True)
     arguments = ("--input", tasks, "--concurrency", str(concurrency), "--quiet", "--disable-aggregation")
     process = command.start(*arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    worker, verifiers, has_begun = ThreadTimes(), ThreadTimes(), False
+    worker = ThreadTimes()
+    verifiers = ThreadTimes()
+    has_begun = False
     while process.poll() is None:
         with suppress(psutil.NoSuchProcess):
             worker.look(process.pid)

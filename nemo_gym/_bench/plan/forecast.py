@@ -100,7 +100,8 @@ def forecast_by_nodes(
     workload: Workload, endpoint: Endpoint, cluster: Cluster, constants: Constants, in_flight: int | None
 ) -> list[Forecast]:
     """Return forecasts for a growing number of such nodes, the planned number among them."""
-    endless, curve = replace(workload, rollouts=None), list[Forecast]()
+    endless = replace(workload, rollouts=None)
+    curve = list[Forecast]()
     for nodes in sorted({*_NODE_STEPS, cluster.nodes}):
         step = replace(cluster, nodes=nodes)
         # Fewer nodes than planned hold what they can.
@@ -132,7 +133,8 @@ def _require_sense(cluster: Cluster, in_flight: int | None) -> None:
 
 def as_object(one: Forecast) -> dict[str, object]:
     """Return a forecast as JSON has it."""
-    cluster, simulated = one.scenario.cluster, one.simulated
+    cluster = one.scenario.cluster
+    simulated = one.simulated
     return {
         "nodes": cluster.nodes,
         "workers": cluster.all_workers,

@@ -32,7 +32,9 @@ def read_observed_run(path: Path) -> ObservedRun:
             f"there is no file {str(path)!r}.\nlooked in: {path.absolute().parent}\n"
             "hint: `--from-rollouts` takes a rollouts file that `gym eval run` wrote"
         )
-    turns, tokens, latencies_s = list[float](), list[float](), list[float]()
+    turns = list[float]()
+    tokens = list[float]()
+    latencies_s = list[float]()
     for row in read_rows(path, torn_tail_ok=True):
         response = row.get(RESPONSE_KEY_NAME)
         if not isinstance(response, Mapping):

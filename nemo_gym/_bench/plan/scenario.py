@@ -100,7 +100,8 @@ class Scenario:
     @property
     def worker_cpu_s(self) -> float:
         """CPU of a mean rollout on its worker."""
-        turns, known = self.workload.mean_turns, self.constants
+        turns = self.workload.mean_turns
+        known = self.constants
         further = (turns - 1) * (known.tool_turn_cpu_s + self.workload.tool_cpu_s)
         return known.single_turn_cpu_s + further
 

@@ -21,7 +21,8 @@ _COORDINATOR, _WORKER, _RATE, _ENDPOINT, _VERIFIER = range(5)
 _COMPUTING = (_COORDINATOR, _WORKER, _VERIFIER)
 _FEWEST = 40
 """Simulated rollouts in flight below which a figure would be noise, if there are as many."""
-_FEWEST_ROUNDS, _MOST_ROUNDS = 5, 60
+_FEWEST_ROUNDS = 5
+_MOST_ROUNDS = 60
 """How often each place in flight is used, after one round that is not counted."""
 
 
@@ -55,17 +56,21 @@ class _Station:
 
 class _Rollout:
     def __init__(self, visits: Iterator[tuple[int, float]], began_s: float) -> None:
-        self.visits, self.began_s = visits, began_s
-        self.at, self.takes_s = -1, 0.0
+        self.visits = visits
+        self.began_s = began_s
+        self.at = -1
+        self.takes_s = 0.0
 
 
 class _Run:
     """One simulated run: `_FEWEST` or more rollouts in flight, each place taken again as its rollout ends."""
 
     def __init__(self, scenario: Scenario, stands_for: float, seed: int) -> None:
-        self._scenario, self._dice = scenario, random.Random(seed)
+        self._scenario = scenario
+        self._dice = random.Random(seed)
         self._stands_for = stands_for
-        cluster, endpoint = scenario.cluster, scenario.endpoint
+        cluster = scenario.cluster
+        endpoint = scenario.endpoint
         self._cores = cluster.all_cores
         has_rate = endpoint.requests_per_s is not None or endpoint.tokens_per_s is not None
         self._has_rate = has_rate
@@ -105,8 +110,10 @@ class _Run:
 
     def _visits(self) -> Iterator[tuple[int, float]]:
         """Yield the stations of one rollout and how long each takes."""
-        scenario, dice = self._scenario, self._dice
-        workload, known = scenario.workload, scenario.constants
+        scenario = self._scenario
+        dice = self._dice
+        workload = scenario.workload
+        known = scenario.constants
         drawn = workload.turns.draw(dice)
         turns = max(1, int(drawn) + (dice.random() < drawn % 1))
         coordinator_s = scenario.coordinator_cpu_s

@@ -24,7 +24,8 @@ from nemo_gym._isolation.inside.process_tree import (
 KILL_PATIENCE_S = 5.0
 WIPE_PATIENCE_S = 5.0
 _RLIMIT_KINDS = 16
-_IOPRIO_GET, _IOPRIO_WHO_PROCESS = {"x86_64": 252, "aarch64": 31}, 1
+_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}
+_IOPRIO_WHO_PROCESS = 1
 RESTORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 _libc = ctypes.CDLL(None, use_errno=True)

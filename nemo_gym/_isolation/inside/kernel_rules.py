@@ -17,8 +17,12 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 _CAPABILITIES_VERSION_3 = 0x20080522
 
@@ -89,14 +93,24 @@ def seal(file_rules: "FileRules | None", *, has_own_pids: bool) -> None:
 # They also keep code from inspecting processes with fewer rules and, on newer kernels, from TCP and from signals and
 # abstract sockets to other processes.
 
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_VERSION_QUESTION, _PATH_BENEATH = 1, 1
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_MAKE_CHARACTER_DEVICE, _MAKE_BLOCK_DEVICE, _USE_DEVICE = 1 << 6, 1 << 11, 1 << 15
+_LANDLOCK_CREATE = 444
+_LANDLOCK_ADD = 445
+_LANDLOCK_RESTRICT = 446
+_VERSION_QUESTION = 1
+_PATH_BENEATH = 1
+_EXECUTE = 1 << 0
+_WRITE_FILE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_MAKE_CHARACTER_DEVICE = 1 << 6
+_MAKE_BLOCK_DEVICE = 1 << 11
+_USE_DEVICE = 1 << 15
 _ALL_OF_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _ALL_NOW = (1 << 16) - 1
-_BIND_AND_CONNECT, _SOCKETS_AND_SIGNALS = 0b11, 0b11
-_FIRST_WITH_NETWORK, _FIRST_WITH_SCOPES = 4, 6
+_BIND_AND_CONNECT = 0b11
+_SOCKETS_AND_SIGNALS = 0b11
+_FIRST_WITH_NETWORK = 4
+_FIRST_WITH_SCOPES = 6
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _FIRST_FD = 64
 
@@ -152,9 +166,16 @@ def _allow_path(rules: int, path: str, access: int) -> None:
 # It reduces the attack surface of the kernel, and it protects the watching process where both have the same user, who
 # could lower its limits. Without bubblewrap it is also what takes the network away.
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_LOAD = 0x20
+_EQUAL = 0x15
+_AT_LEAST = 0x35
+_ANY_BIT = 0x45
+_RETURN = 0x06
+_NUMBER = 0
+_ARCHITECTURE = 4
+_ARGUMENTS = 16
 _X32_CALLS = 0x40000000
 # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NAMESPACE_FLAGS = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -219,7 +240,8 @@ _REQUESTS = {
     "fcntl: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE": ((72, 25), (8, 10, 15, 1024)),
     "ioctl: FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX": ((16, 29), (0x8901, 0x8902, 0x5412, 0x541C)),
 }
-_CLONE, _CLONE3 = (56, 220), (435, 435)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 

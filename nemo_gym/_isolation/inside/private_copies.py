@@ -18,7 +18,8 @@ __builtins__ = BUILTINS  # type: ignore[assignment]
 MAX_MESSAGE_BYTES = 1 << 30
 CHUNK_BYTES = 1 << 20
 LENGTH = struct.Struct(">Q")
-_read, _write = os.read, os.write
+_read = os.read
+_write = os.write
 
 
 def _load_again(name: str) -> ModuleType:

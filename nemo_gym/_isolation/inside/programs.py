@@ -33,14 +33,16 @@ from nemo_gym._isolation.inside.private_copies import (
 # The functions below use these, whatever the code replaces.
 __builtins__ = BUILTINS  # type: ignore[assignment]
 
-REPORT_FD, PROGRAM_FD = 3, 4
+REPORT_FD = 3
+PROGRAM_FD = 4
 PROGRAM_MODULE = "solution"
 MEMORY_STATUS = 2
 FILE_NAME = "main.py"
 MAX_VALUE_CHARS = 20_000
 
 # Kept here because the code may replace them.
-_exit, _getpid = os._exit, os.getpid
+_exit = os._exit
+_getpid = os.getpid
 _TRACERS = (sys.settrace, sys.setprofile)
 
 

@@ -92,7 +92,9 @@ class PlainValues:
     """
 
     def __init__(self, shared: Mapping[str, type], refer: Callable[[Any], int], resolve: Callable[[int], Any]) -> None:
-        self._shared, self._refer, self._resolve = shared, refer, resolve
+        self._shared = shared
+        self._refer = refer
+        self._resolve = resolve
         converters = _make_converters(self._encode, self._decode)
         self._encoders = {kind: (name, split) for kind, name, split, _ in converters}
         self._decoders = {name: join for _, name, _, join in converters}
@@ -192,7 +194,8 @@ class RemoteObject:
     """In the process of the tests: an object in the process of the program."""
 
     def __init__(self, program: "RemoteProgram", number: int) -> None:
-        self._program, self._number = program, number
+        self._program = program
+        self._number = number
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self._program.ask("call", self, arguments, named)
@@ -207,7 +210,9 @@ class RemoteProgram(Mapping[str, Any]):
     """In the process of the tests: the names that the program defined."""
 
     def __init__(self, fd: int, module_name: str) -> None:
-        self._fd, self._module_name, self._shared = fd, module_name, dict[str, type]()
+        self._fd = fd
+        self._module_name = module_name
+        self._shared = dict[str, type]()
         self._values = PlainValues(self._shared, self._refer, lambda number: RemoteObject(self, number))
         self._names: list[str] = self._answer("ran")
 

@@ -84,7 +84,8 @@ def watch(
     for fd in (child.pidfd, *child.streams):
         poll.register(fd, select.POLLIN)
     poll.register(control, select.POLLRDHUP)
-    deadline, next_check = begin + timeout_s, begin + CHECK_INTERVAL_S
+    deadline = begin + timeout_s
+    next_check = begin + CHECK_INTERVAL_S
     while True:
         pause_s = min(deadline, next_check) - time.monotonic()
         ready = {fd for fd, _ in poll.poll(max(pause_s, 0) * 1000 + 0.5)}

@@ -75,7 +75,10 @@ class Zygote:
     """Runs one piece of code at a time, or one session."""
 
     def __init__(self, control: socket.socket, rules: Rules, baseline: Baseline, import_fds: int) -> None:
-        self._control, self._rules, self._baseline, self._import_fds = control, rules, baseline, import_fds
+        self._control = control
+        self._rules = rules
+        self._baseline = baseline
+        self._import_fds = import_fds
         self._session: CodeProcess | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +199,8 @@ class Zygote:
         ours, theirs = socket.socketpair()
         # A child that does not read must not block us.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_PATIENCE_S, 0))
-        report, report_theirs = ours.detach(), theirs.detach()
+        report = ours.detach()
+        report_theirs = theirs.detach()
         child_fds: tuple[int, ...] = (stdin_fd, out_theirs, err_theirs, report_theirs)
         key = secrets.token_hex(16)
         pid = os.fork()

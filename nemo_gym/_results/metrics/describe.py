@@ -78,7 +78,8 @@ def choose_unit(values: Sequence[Number]) -> float:
 
 def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
     """Count values in bins of equal width: `bins` holds the edges, one more than `counts`."""
-    low, high = float(min(values)), float(max(values))
+    low = float(min(values))
+    high = float(max(values))
     width = high / _HISTOGRAM_BINS - low / _HISTOGRAM_BINS
     # All values are equal, or too close for an edge to fit between them.
     if low + width == low:
@@ -137,10 +138,12 @@ def describe_columns(columns: Iterable[Sequence[Number]]) -> list[float]:
 
 
 def _compute_statistics(values: Sequence[Number]) -> tuple[float, ...]:
-    n, first = len(values), float(values[0])
+    n = len(values)
+    first = float(values[0])
     if values.count(first) == n:
         return first, first, first, first, 0.0
-    ordered, middle = sorted(values), n // 2
+    ordered = sorted(values)
+    middle = n // 2
     centre = mean(ordered)
     median = float(ordered[middle]) if n % 2 else mean(ordered[middle - 1 : middle + 1])
     # The distance from the mean is the root of the sum of squares, all in C and without overflow.

@@ -61,9 +61,11 @@ def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: b
     `binary` means that the values are pass rates. The interval is then Wilson's, which stays within 0 and 1, and if
     every task passed, or none did, the exact one for that many equal outcomes: five of five does not prove always.
     """
-    n, unit = len(per_task), choose_unit(per_task)
+    n = len(per_task)
+    unit = choose_unit(per_task)
     if unit != 1.0:
-        per_task, scale = [value / unit for value in per_task], scale * unit
+        per_task = [value / unit for value in per_task]
+        scale = scale * unit
     estimate = mean(per_task)
     squares = math.fsum([(value - estimate) ** 2 for value in per_task])
     return compute_interval_of_moments(n, estimate, squares, scale, binary=binary)
@@ -97,7 +99,8 @@ def compute_interval_of_moments(
     stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
     low, high = (_multiply(scale, bound) for bound in _compute_bounds(n, estimate, squares, binary))
     if low is None or high is None:
-        low, high = None, None
+        low = None
+        high = None
     return Interval(scale * estimate, low, high, _multiply(scale, stderr), n)
 
 
@@ -133,9 +136,11 @@ def compute_t_quantile(p: float, df: int) -> float:
     """Return the value that a t-distributed variable stays below with probability `p`."""
     if p < 0.5:
         return -compute_t_quantile(1.0 - p, df)
-    low, high = 0.0, max(2.0, 2.0 * NormalDist().inv_cdf(p))
+    low = 0.0
+    high = max(2.0, 2.0 * NormalDist().inv_cdf(p))
     while compute_t_cdf(high, df) < p:
-        low, high = high, 2.0 * high
+        low = high
+        high = 2.0 * high
     while high - low > 1e-12 * max(1.0, high):
         middle = (low + high) / 2
         if middle in (low, high):
@@ -162,7 +167,8 @@ def _compute_beta(x: float, a: float, b: float) -> float:
 
 def _compute_beta_fraction(x: float, a: float, b: float) -> float:
     """Return its continued fraction, by Lentz's method."""
-    c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1))
+    c = 1.0
+    d = 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, _MOST_STEPS):
         for term in (

@@ -90,8 +90,10 @@ class Comparison:
 
 def compute_mcnemar_p(only_first: int, only_second: int) -> float:
     """Return the two-sided probability of a split this uneven if both sides were equally likely."""
-    n, fewer = only_first + only_second, min(only_first, only_second)
-    ways, total = 1, 1
+    n = only_first + only_second
+    fewer = min(only_first, only_second)
+    ways = 1
+    total = 1
     for i in range(1, fewer + 1):
         ways = ways * (n - i + 1) // i
         total += ways

@@ -36,12 +36,15 @@ ScoreFn = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 ACCURACY = "accuracy"
 NO_ANSWER = "no_answer"
-PASS, AVERAGE, MAJORITY = "pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}"
+PASS = "pass@{k}"
+AVERAGE = "pass@1[avg-of-{k}]"
+MAJORITY = "majority@{k}"
 PER_SAMPLE_AGGREGATE = "per_sample_aggregate"
 STD_DEV_ACROSS_RUNS = "std_dev_across_runs"
 STD_ERR_ACROSS_RUNS = "std_err_across_runs"
 AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
-N_SCORED, N_TASKS = "n_scored", "n_tasks"
+N_SCORED = "n_scored"
+N_TASKS = "n_tasks"
 """The number of rollouts or tasks behind a metric: `<subset>/n_scored`, `<subset>/n_tasks`, or `n_scored/<metric>`."""
 PERCENT = 100.0
 _SPREADS = tuple(f"/{name}" for name in (STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS, AVG_SAMPLE_STD_DEV))
@@ -200,15 +203,20 @@ def compute_majority_curve(answers: Sequence[object], scores: Sequence[Number]) 
     """
     curve: list[float] = []
     counts: Counter[tuple[Hashable, Number]] = Counter()
-    most, leaders, total = 0, 1, 0.0  # count of the most common pairs, how many there are, the sum of their scores
+    most = 0
+    leaders = 1
+    total = 0.0  # count of the most common pairs, how many there are, the sum of their scores
     for answer, score in zip(answers, scores, strict=True):
         if answer is not None:
             pair = (_make_hashable(answer), score)
             counts[pair] += 1
             if counts[pair] > most:
-                most, leaders, total = counts[pair], 1, score
+                most = counts[pair]
+                leaders = 1
+                total = score
             elif counts[pair] == most:
-                leaders, total = leaders + 1, total + score
+                leaders = leaders + 1
+                total = total + score
         curve.append(total / leaders)
     return curve
 
@@ -216,7 +224,9 @@ def compute_majority_curve(answers: Sequence[object], scores: Sequence[Number]) 
 def compute_spread_curve(scores: Sequence[Number]) -> Curve:
     """Return the sample standard deviation of the first k; 0 for k = 1."""
     curve: list[float] = []
-    centre, squares, unit = 0.0, 0.0, choose_unit(scores) if scores else 1.0
+    centre = 0.0
+    squares = 0.0
+    unit = choose_unit(scores) if scores else 1.0
     for k, score in enumerate(scores, 1):
         # Welford's update: one pass, and no difference of two large sums.
         step = score / unit - centre
@@ -229,7 +239,8 @@ def compute_spread_curve(scores: Sequence[Number]) -> Curve:
 @functools.lru_cache(maxsize=1024)
 def _estimate_curve(wrong: int, n: int) -> tuple[float, ...]:
     curve = []
-    all_wrong, all_ways = 1, 1  # C(wrong, k) and C(n, k), exact
+    all_wrong = 1
+    all_ways = 1  # C(wrong, k) and C(n, k), exact
     for k in range(1, n + 1):
         all_wrong = all_wrong * max(wrong - k + 1, 0) // k
         all_ways = all_ways * (n - k + 1) // k
@@ -251,7 +262,8 @@ def select_score(
     broken: Counter[str] | None = None,
 ) -> TaskScores:
     """Return the finite values of one score with the answers of the same rollouts; count the broken ones."""
-    values, kept = list[list[Number]](), list[list[object]]()
+    values = list[list[Number]]()
+    kept = list[list[object]]()
     for index, task in enumerate(scores):
         found = [(place, value) for place, one in enumerate(task) if (value := to_finite(one.get(name))) is not None]
         values.append([value for _, value in found])

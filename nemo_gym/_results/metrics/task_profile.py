@@ -53,14 +53,16 @@ def profile(
     samples: dict[int, Mapping[str, Any]] = {}
     keys = []
     for row in rows:
-        key, agent_ref = read_key(row), row.get(AGENT_REF_KEY_NAME)
+        key = read_key(row)
+        agent_ref = row.get(AGENT_REF_KEY_NAME)
         keys.append(key)
         planned[key] = agent_ref.get("name") if isinstance(agent_ref, Mapping) else None
         samples.setdefault(key[0], make_sample(row))
     require_distinct(keys, "input rows")
     rollouts = measure(results)
     require_match(planned, rollouts, allow_partial=allow_partial)
-    expected, by_task = Counter(task for task, _ in planned), dict(group_by_task(rollouts))
+    expected = Counter(task for task, _ in planned)
+    by_task = dict(group_by_task(rollouts))
     return Profile(
         tasks=[
             make_entry(

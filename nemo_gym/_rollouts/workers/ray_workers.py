@@ -56,7 +56,10 @@ class RayWorker:
     """A worker on some node of the cluster; see `nemo_gym._rollouts.workers.worker_pool.Worker`."""
 
     def __init__(self, name: str, actor: Any, on_data: Callable[[bytes], None], on_line: Callable[[str], None]) -> None:
-        self._name, self._actor, self._on_data, self._on_line = name, actor, on_data, on_line
+        self._name = name
+        self._actor = actor
+        self._on_data = on_data
+        self._on_line = on_line
         self._end: asyncio.Task[str] | None = None
 
     @classmethod
@@ -135,8 +138,10 @@ class WorkerOutpost:
     """The actor: it keeps one worker process on its node."""
 
     def __init__(self) -> None:
-        self._data, self._lines = list[bytes](), list[str]()
-        self._news, self._ended = asyncio.Event(), cast("str | None", None)
+        self._data = list[bytes]()
+        self._lines = list[str]()
+        self._news = asyncio.Event()
+        self._ended = cast("str | None", None)
         self._stack = AsyncExitStack()
         self._worker: WorkerProcess | None = None
 
@@ -182,8 +187,10 @@ class WorkerOutpost:
         """Wait for news; return what the worker has sent, what it has printed, and how it ended if it has."""
         await self._news.wait()
         self._news.clear()
-        data, self._data = self._data, []
-        lines, self._lines = self._lines, []
+        data = self._data
+        self._data = []
+        lines = self._lines
+        self._lines = []
         return data, lines, self._ended
 
     async def stop(self) -> None:

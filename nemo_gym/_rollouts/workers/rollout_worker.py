@@ -60,9 +60,11 @@ from nemo_gym.server_utils import ServerClient
 
 LOG = logging.getLogger(__name__)
 ORDERS_ENV = "NEMO_GYM_ROLLOUT_WORKER"
-_OWN_HOST, _PORT_TRIES = "127.0.0.1", 50
+_OWN_HOST = "127.0.0.1"
+_PORT_TRIES = 50
 # How long a server may block the event loop before it is named, and at the end before it is interrupted.
-_BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
+_BLOCKED_S = 5.0
+_BLOCKED_AT_END_S = 1.0
 
 
 class WorkerOrders(BaseModel):
@@ -79,7 +81,8 @@ class WorkerOrders(BaseModel):
 def main() -> None:
     """Work until the coordinator is gone, or asks to stop."""
     sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
-    lifeline, channel = take_fd(os.environ, LIFELINE_FD), take_fd(os.environ, LISTEN_FD)
+    lifeline = take_fd(os.environ, LIFELINE_FD)
+    channel = take_fd(os.environ, LISTEN_FD)
     assert lifeline is not None, "a worker is started by its coordinator"
     assert channel is not None, "a worker is started by its coordinator"
     end_with_parent(lifeline)
@@ -129,7 +132,8 @@ async def _tell_own_servers(config: DictConfig, hosted: Sequence[str], announced
     announcement = Announcement.model_validate(announced)
     instances = []
     for name in hosted:
-        block, server_type = get_first_server_config_dict(config, name), next(iter(config[name]))
+        block = get_first_server_config_dict(config, name)
+        server_type = next(iter(config[name]))
         url = f"http://{block['host']}:{block['port']}"
         instances.append({"process_name": name, "server_type": str(server_type), "url": url})
     wanted = announcement.servers
@@ -154,7 +158,8 @@ class _CoordinatorConnection(asyncio.Protocol):
 @contextmanager
 def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWatch]:
     """End on signals, and name servers that block the event loop; one that does so for `timeout_s` is interrupted."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
     assert task is not None
     has_signals = list[int]()
 
@@ -189,7 +194,8 @@ async def _host_servers(config: DictConfig, names: Sequence[str]) -> AsyncIterat
     plans = list[ServerPlan]()
     for name in names:
         block = get_first_server_config_dict(config, name)
-        block["host"], block["port"] = _OWN_HOST, reserve_port(_OWN_HOST, low, high, (), _PORT_TRIES)
+        block["host"] = _OWN_HOST
+        block["port"] = reserve_port(_OWN_HOST, low, high, (), _PORT_TRIES)
         (server_type, impls), *_ = config[name].items()
         impl = str(next(iter(impls)))
         where = {"entrypoint": block["entrypoint"], "host": block["host"], "port": block["port"]}

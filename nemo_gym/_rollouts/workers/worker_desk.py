@@ -49,9 +49,13 @@ class WorkerDesk:
 
         `tell_servers` announces a policy version to the worker's servers, and returns those that did not accept it.
         """
-        self._play, self._strip = play_with(self._report_retry), strip
-        self._loop, self._outbox, self._reader = asyncio.get_running_loop(), Outbox(send), FrameReader()
-        self._tell_servers, self._telling = tell_servers, set[asyncio.Task[None]]()
+        self._play = play_with(self._report_retry)
+        self._strip = strip
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(send)
+        self._reader = FrameReader()
+        self._tell_servers = tell_servers
+        self._telling = set[asyncio.Task[None]]()
         self._running = dict[int, asyncio.Task[None]]()
         self._pauses_told = dict[str, int]()
         self._next_pauses: asyncio.TimerHandle | None = None

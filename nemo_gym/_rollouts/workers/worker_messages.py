@@ -27,8 +27,15 @@ from nemo_gym._rollouts.journal import encode_line
 from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored
 from nemo_gym._transport.failures import Failure
 
-PLAY, CANCEL, VERSION, PING = "play", "cancel", "version", "ping"
-SCORED, FAILED, RETRY, PAUSING, TOLD = "scored", "failed", "retry", "pausing", "told"
+PLAY = "play"
+CANCEL = "cancel"
+VERSION = "version"
+PING = "ping"
+SCORED = "scored"
+FAILED = "failed"
+RETRY = "retry"
+PAUSING = "pausing"
+TOLD = "told"
 _SIZES = Struct("!II")
 
 Message = list[Any]
@@ -39,8 +46,10 @@ class Outbox:
     """Gathers messages, and sends those of one event loop turn as one frame."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self._loop = send, asyncio.get_running_loop()
-        self._messages, self._bodies = list[Message](), list[bytes]()
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._messages = list[Message]()
+        self._bodies = list[bytes]()
 
     def add(self, message: Message, *bodies: bytes) -> None:
         """Send `message` with the next frame; the sizes of its `bodies` are added to it."""
@@ -51,7 +60,8 @@ class Outbox:
         self._bodies.extend(bodies)
 
     def _flush(self) -> None:
-        messages, body = orjson.dumps(self._messages), b"".join(self._bodies)
+        messages = orjson.dumps(self._messages)
+        body = b"".join(self._bodies)
         self._messages.clear()
         self._bodies.clear()
         self._send(b"%b%b%b" % (_SIZES.pack(len(messages), len(body)), messages, body))
@@ -68,7 +78,8 @@ class FrameReader:
         if self._rest:
             self._rest += data
             data = bytes(self._rest) if self._is_complete() else b""
-        start, view = 0, memoryview(data)
+        start = 0
+        view = memoryview(data)
         while len(data) - start >= _SIZES.size:
             messages_size, body_size = _SIZES.unpack_from(data, start)
             at = start + _SIZES.size

@@ -43,7 +43,8 @@ from nemo_gym._transport.retries import RETRIES
 # A row fails once this many workers have died while running it; at one fewer, it is suspect.
 _MOST_LOSSES = 3
 # How many workers may die: this many per worker, plus one for every so many finished rollouts.
-_DEATHS_PER_WORKER, _ROLLOUTS_PER_DEATH = 4, 200
+_DEATHS_PER_WORKER = 4
+_ROLLOUTS_PER_DEATH = 200
 _TELL_TIMEOUT_S = 60.0
 # Longer than any server should block the event loop of its worker.
 _MAX_SILENCE_S = 300.0
@@ -111,11 +112,15 @@ class WorkerPool:
         A worker that does not answer for `max_silence_s` counts as dead.
         """
         self._max_silence_s = max_silence_s
-        self._start, self._count, self._control, self._notice = start, count, control, notice
+        self._start = start
+        self._count = count
+        self._control = control
+        self._notice = notice
         self._places = list[_BusyWorker]()
         self._has_place = asyncio.Event()
         self._suspects_turn = asyncio.Lock()
-        self._numbers, self._names = itertools.count(1), itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._names = itertools.count(1)
         self._on_retry: OnRetry = lambda failure: None
         self._ended = self._deaths = 0
         self._announced: dict[str, Any] | None = None
@@ -152,7 +157,8 @@ class WorkerPool:
 
     async def play(self, row: Row) -> Outcome:
         """Have a worker run `row`, and another one if that worker dies."""
-        started, losses = time.monotonic(), 0
+        started = time.monotonic()
+        losses = 0
         while True:
             try:
                 if losses < _MOST_LOSSES - 1:
@@ -208,7 +214,9 @@ class WorkerPool:
 
     async def _add_worker(self) -> None:
         name = f"worker-{next(self._names)}"
-        under_way, telling, reader = dict[int, _Play](), dict[int, asyncio.Future[dict[str, str]]](), FrameReader()
+        under_way = dict[int, _Play]()
+        telling = dict[int, asyncio.Future[dict[str, str]]]()
+        reader = FrameReader()
 
         def take(data: bytes) -> None:
             for messages, body in reader.feed(data):
@@ -233,7 +241,8 @@ class WorkerPool:
         self._run(self._watch(place))
 
     def _handle_message(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
-        kind, told = message[0], message[1]
+        kind = message[0]
+        told = message[1]
         if kind in (SCORED, FAILED):
             play = under_way.pop(told, None)
             if play is not None and not play.outcome.done():  # otherwise it was cancelled meanwhile

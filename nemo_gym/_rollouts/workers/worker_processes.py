@@ -21,7 +21,8 @@ class WorkerProcess(asyncio.Protocol):
 
     def __init__(self, on_data: Callable[[bytes], None]) -> None:
         self._on_data = on_data
-        self._silent, self._is_stopping = asyncio.Event(), False
+        self._silent = asyncio.Event()
+        self._is_stopping = False
         self.process: ServerProcess
 
     @classmethod
@@ -62,7 +63,8 @@ class WorkerProcess(asyncio.Protocol):
         return worker
 
     async def _wait_until_ready(self, timeout_s: float) -> None:
-        ready, death = asyncio.create_task(self.process.ready()), asyncio.create_task(self.process.wait_for_death())
+        ready = asyncio.create_task(self.process.ready())
+        death = asyncio.create_task(self.process.wait_for_death())
         try:
             done, _ = await asyncio.wait({ready, death}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:

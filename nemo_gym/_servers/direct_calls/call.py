@@ -53,7 +53,8 @@ def call_app(
 ) -> Coroutine[Any, Any, InProcessResponse]:
     """Call the app by its fast path, or as a whole if `path` has none. The result must be awaited at once."""
     total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
-    timeout_s, url = float(total or http.SessionSettings.total_timeout_s), f"{base_url}{path}"
+    timeout_s = float(total or http.SessionSettings.total_timeout_s)
+    url = f"{base_url}{path}"
     if json is not None:
         headers = {"content-type": http.JSON_CONTENT_TYPE, **headers} if headers else _JSON_HEADERS
         fast_path = hosted.find_fast_path(method, path) if not params else None
@@ -140,8 +141,10 @@ class AsgiExchange:
     __slots__ = ("_body", "_is_received", "headers", "parts", "status")
 
     def __init__(self, body: bytes) -> None:
-        self._body, self._is_received = body, False
-        self.status, self.headers = 500, list[tuple[bytes, bytes]]()
+        self._body = body
+        self._is_received = False
+        self.status = 500
+        self.headers = list[tuple[bytes, bytes]]()
         self.parts = list[bytes]()
 
     async def receive(self) -> Message:
@@ -153,7 +156,8 @@ class AsgiExchange:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status, self.headers = message["status"], list(message.get("headers", ()))
+            self.status = message["status"]
+            self.headers = list(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             self.parts.append(message.get("body", b""))
 

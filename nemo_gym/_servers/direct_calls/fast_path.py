@@ -70,7 +70,8 @@ class _ObjectBody:
     __slots__ = ("_bytes", "_is_received", "_value")
 
     def __init__(self, value: Any) -> None:
-        self._value, self._is_received = value, False
+        self._value = value
+        self._is_received = False
         self._bytes: bytes | None = None
 
     def encode(self) -> bytes:
@@ -90,7 +91,8 @@ class ObjectRequest(Request):
     """A request whose body is a value until someone reads it, and whose scope is built on demand."""
 
     def __init__(self, make_scope: Callable[[], dict[str, Any]], value: Any, *, has_cookies: bool = True) -> None:
-        self._make_scope, self._scope = make_scope, dict[str, Any]()
+        self._make_scope = make_scope
+        self._scope = dict[str, Any]()
         if not has_cookies:
             self._cookies = dict[str, str]()
         # Not a method: a request that refers to itself is only freed by the cycle collector.
@@ -141,7 +143,9 @@ class ModelJsonResponse(Response):
     """A model as JSON, with status 200 and nothing else. It is encoded when it is sent over a socket."""
 
     def __init__(self, value: BaseModel) -> None:
-        self.status_code, self.background, self.value = 200, None, value
+        self.status_code = 200
+        self.background = None
+        self.value = value
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.body = self.value.model_dump_json().encode()
@@ -153,16 +157,24 @@ class HandlerFastPath:
     """Calls the handler of one route."""
 
     def __init__(self, app: ASGIApp, route: GymRoute, plan: HandlerPlan, sessions: Sessions, bound: BodyBound) -> None:
-        self._app, self._route, self._plan, self._sessions, self._bound = app, route, plan, sessions, bound
-        self._object_names, self._read_names = list_object_fields(plan.body_type), list_read_fields(plan.body_type)
+        self._app = app
+        self._route = route
+        self._plan = plan
+        self._sessions = sessions
+        self._bound = bound
+        self._object_names = list_object_fields(plan.body_type)
+        self._read_names = list_read_fields(plan.body_type)
 
     async def answer(self, call: InProcessCall) -> InProcessResponse:
         """Call the handler and return its reply; if it raises, return the reply of the whole app.
 
         Raise ServerDeadlineExceeded if that takes longer than the call may take.
         """
-        plan, json, cookies = self._plan, call.json, call.cookies
-        session, request = self._open_session(cookies), None
+        plan = self._plan
+        json = call.json
+        cookies = call.cookies
+        session = self._open_session(cookies)
+        request = None
         arguments: dict[str, Any] = {}
         deadline = open_deadline(call.timeout_s)
         working_for = CURRENT_SERVER.set(call.server_name or CURRENT_SERVER.get())
@@ -253,11 +265,15 @@ class HandlerFastPath:
     def _build_scope(self, call: InProcessCall, session: Session) -> dict[str, Any]:
         headers = encode_headers(b"", call.headers, call.cookies, call.address)
         scope = build_scope(call.method, call.path, call.address, headers)
-        scope["app"], scope["route"], scope["endpoint"] = self._app, self._route, self._route.endpoint
+        scope["app"] = self._app
+        scope["route"] = self._route
+        scope["endpoint"] = self._route.endpoint
         # A handler that looks into a session gets its own copy: the caller may send the same cookies again.
         is_callers = isinstance(call.cookies, LazyCookies) and call.cookies.session is session
         opened = session.reopen() if is_callers else session
-        scope["path_params"], scope["session"], scope[OPEN_SESSION] = {}, opened.data, opened
+        scope["path_params"] = {}
+        scope["session"] = opened.data
+        scope[OPEN_SESSION] = opened
         return scope
 
 

@@ -51,9 +51,13 @@ class ObjectResponse(InProcessResponse):
     ) -> None:
         """`content` is the reply itself, or what `dump_around_objects` made of it."""
         # Sets what the base class sets, all at once: every call makes one.
-        self.method, self.status, self._url, self._raw_headers = method, 200, url, []
+        self.method = method
+        self.status = 200
+        self._url = url
+        self._raw_headers = []
         self._body = content if isinstance(content, bytes) else b""
-        self._value, self._session = content, session
+        self._value = content
+        self._session = session
 
     @property
     def lazy_cookies(self) -> "LazyCookies | None":
@@ -117,7 +121,8 @@ class LazyCookies(Mapping[str, Any]):
     __slots__ = ("_reply", "session")
 
     def __init__(self, reply: ObjectResponse, session: Session) -> None:
-        self._reply, self.session = reply, session
+        self._reply = reply
+        self.session = session
 
     def __getitem__(self, name: str) -> Any:
         return self._reply.cookies[name]

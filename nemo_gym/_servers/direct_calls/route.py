@@ -245,10 +245,12 @@ class _JsonReply:
     __slots__ = ("_content", "_injected")
 
     def __init__(self, content: bytes, injected: Response | None) -> None:
-        self._content, self._injected = content, injected
+        self._content = content
+        self._injected = injected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        injected, status = self._injected, 200
+        injected = self._injected
+        status = 200
         headers = [(b"content-length", b"%d" % len(self._content)), _JSON_HEADER]
         if injected is not None:
             status = injected.status_code or 200

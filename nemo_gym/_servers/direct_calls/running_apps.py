@@ -55,7 +55,8 @@ class NamedApp:
     """Runs an app as the server `name`: what it prints meanwhile is that server's output."""
 
     def __init__(self, app: App, name: str) -> None:
-        self.app, self.name = app, name
+        self.app = app
+        self.name = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with work_for(self.name):

@@ -54,7 +54,8 @@ class GymApp(FastAPI):
         if layers is None or self.root_path:
             return None
         if self._routes_then != self.router.routes:
-            self._routes_then, self._fast_paths = list(self.router.routes), {}
+            self._routes_then = list(self.router.routes)
+            self._fast_paths = {}
         fast_path = self._fast_paths.get((method, path))
         if fast_path is not None:
             return fast_path
@@ -62,7 +63,8 @@ class GymApp(FastAPI):
         handler = route.json_handler if route is not None else None
         if route is None or handler is None or handler.plan.response_name:
             return None
-        sessions, bound = layers[SessionCookieMiddleware], layers[BodyLimit]
+        sessions = layers[SessionCookieMiddleware]
+        bound = layers[BodyLimit]
         fast_path = self._fast_paths[method, path] = HandlerFastPath(self, route, handler.plan, sessions, bound)
         return fast_path
 
@@ -81,7 +83,8 @@ class GymApp(FastAPI):
         # Asked once: FastAPI looks at the environment and at three providers with every request.
         telemetry = getattr(self, "_native_telemetry", None)
         self._is_traced = telemetry is not None and telemetry.enabled()
-        self._layers, self._fast_paths = None if self._is_traced else _list_known_layers(stack), {}
+        self._layers = None if self._is_traced else _list_known_layers(stack)
+        self._fast_paths = {}
         built: ASGIApp = stack
         return built
 
@@ -103,7 +106,8 @@ class _JsonRouter:
     """Takes a request for a plain JSON handler to it, and leaves every other to FastAPI's own router."""
 
     def __init__(self, app: ASGIApp, *, router: Router) -> None:
-        self.app, self._router = app, router
+        self.app = app
+        self._router = router
         self._routes: list[BaseRoute] = []
         self._paths = frozenset[str]()
         self._known: dict[tuple[str, str], GymRoute | None] = {}
@@ -113,8 +117,10 @@ class _JsonRouter:
         route = self.find_route(scope["method"], scope["path"]) if plain else None
         if route is None or route.json_handler is None or not route.json_handler.takes(scope):
             return await self.app(scope, receive, send)
-        scope["router"], scope["route"] = self._router, route
-        scope["endpoint"], scope["path_params"] = route.endpoint, {}
+        scope["router"] = self._router
+        scope["route"] = route
+        scope["endpoint"] = route.endpoint
+        scope["path_params"] = {}
         try:
             reply = await route.json_handler.reply(scope, receive, send)
         except BaseException as raised:
@@ -125,7 +131,8 @@ class _JsonRouter:
     def find_route(self, method: str, path: str) -> GymRoute | None:
         """Return the route of a plain JSON handler that FastAPI would choose as well."""
         if self._routes != self._router.routes:
-            self._routes, self._known = list(self._router.routes), {}
+            self._routes = list(self._router.routes)
+            self._known = {}
             self._paths = frozenset(route.path for route in self._routes if isinstance(route, GymRoute))
         if path not in self._paths:
             return None

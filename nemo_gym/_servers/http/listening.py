@@ -138,7 +138,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        n_heads_before, self._part_bytes = self._n_heads, len(data)
+        n_heads_before = self._n_heads
+        self._part_bytes = len(data)
         self._bytes_since += self._part_bytes
         super().data_received(data)
         if self._is_in_body or self._is_in_head or self._n_heads == n_heads_before:
@@ -156,7 +157,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
     # --- what the parser finds ----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._is_in_head, self._bytes_since = True, self._part_bytes
+        self._is_in_head = True
+        self._bytes_since = self._part_bytes
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -172,7 +174,9 @@ class BoundedHeadProtocol(HttpToolsProtocol):
             self._refuse(431, f"its request line and headers have more than {MAX_HEAD_BYTES} bytes.")
             raise httptools.HttpParserError
         self._n_heads += 1
-        self._is_in_head, self._is_in_body, self._bytes_since = False, True, 0
+        self._is_in_head = False
+        self._is_in_body = True
+        self._bytes_since = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -180,7 +184,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._is_in_body, self._bytes_since = False, 0
+        self._is_in_body = False
+        self._bytes_since = 0
         super().on_message_complete()
 
     def _head_bytes(self) -> int:

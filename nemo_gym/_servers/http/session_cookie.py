@@ -136,7 +136,8 @@ class SessionCookieMiddleware:
         new_id: Callable[[], str] = new_session_id,
     ) -> None:
         self.app = app
-        self.cookie_name, self._cookie = cookie_name, SessionCookie(cookie_name, secret)
+        self.cookie_name = cookie_name
+        self._cookie = SessionCookie(cookie_name, secret)
         self._id_key = id_key
         self._new_id = new_id
         self._before = f"{cookie_name}="
@@ -169,7 +170,8 @@ class SessionCookieMiddleware:
         data: dict[str, Any] = orjson.loads(held) if held and age_s <= MAX_AGE_S else {}
         if self._id_key not in data:
             data[self._id_key] = self._new_id()
-        session.cookie, session.loaded = cookie if age_s < _RENEW_AFTER_S else None, held
+        session.cookie = cookie if age_s < _RENEW_AFTER_S else None
+        session.loaded = held
         return data
 
     def set_cookie(self, session: "OpenSession") -> str:
@@ -200,7 +202,10 @@ class OpenSession:
         loaded: bytes = b"",
     ) -> None:
         """`cookie` may be sent back as long as `data` is what was `loaded` from it."""
-        self.owner, self.cookie, self._data, self.loaded = middleware, cookie, data, loaded
+        self.owner = middleware
+        self.cookie = cookie
+        self._data = data
+        self.loaded = loaded
 
     @property
     def data(self) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def add_upstream_packages(
 def find_imported_packages(start: Iterable[Path], roots: Sequence[Path]) -> set[str]:
     """Return the top-level modules that the files `start` import, and the server code that they import in turn."""
     todo = list(start)
-    packages, seen, beside = set[str](), set[Path](), list(dict.fromkeys(file.parent for file in todo))
+    packages = set[str]()
+    seen = set[Path]()
+    beside = list(dict.fromkeys(file.parent for file in todo))
     while todo:
         file = todo.pop()
         if file in seen:

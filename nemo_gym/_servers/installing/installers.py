@@ -24,7 +24,8 @@ class InstallerFailed(GymError):
 
     def __init__(self, what: str, output: str) -> None:
         super().__init__(what, output)
-        self.what, self.output = what, output
+        self.what = what
+        self.output = output
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.output}".rstrip()

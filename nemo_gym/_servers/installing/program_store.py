@@ -83,7 +83,8 @@ async def _install(
             options = ["--install-links", "--no-audit", "--no-fund", "--no-update-notifier"]
             await run(_find_npm(npm), "install", "--prefix", folder, *options, *npm)
         if pypi:
-            uv, venv = find_uv(), folder / "venv"
+            uv = find_uv()
+            venv = folder / "venv"
             await run(uv, "venv", "--no-project", "--python", sys.executable, venv)
             # Programs cannot write to this folder, so they would recompile their modules on every run.
             await run(uv, "pip", "install", "--compile-bytecode", "--python", python_in(venv), *pypi)
@@ -118,7 +119,8 @@ def _find_npm(npm: Sequence[str]) -> str:
 
 
 def _locate_programs(npm: Sequence[str], pypi: Sequence[str], folder: Path) -> InstalledProgram:
-    scripts, folders = list[Path](), [folder]
+    scripts = list[Path]()
+    folders = [folder]
     if npm:
         scripts.append(folder / "node_modules" / ".bin")
         if node := shutil.which("node"):

@@ -204,7 +204,8 @@ def _allows(specifier: str, version: str) -> bool:
 
 def _find_source(folder: Path) -> tuple[Path | None, dict[str, Any] | None]:
     """Return the file to read and, if it is a pyproject.toml, its content."""
-    listing, manifest = folder / "requirements.txt", folder / "pyproject.toml"
+    listing = folder / "requirements.txt"
+    manifest = folder / "pyproject.toml"
     # A pyproject.toml without [project] configures tools; it asks for nothing.
     project = _read_toml(manifest) if manifest.is_file() else {}
     if listing.is_file() and "project" in project:
@@ -263,7 +264,8 @@ def _join_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise ConfigError(f"{str(path)!r} is not UTF-8 text: {error}\nhint: save it as UTF-8") from error
     if "\0" in content:
         raise ConfigError(f"{str(path)!r} is not a text file: it holds NUL bytes.\nhint: save it as UTF-8")
-    pending, start = "", 0
+    pending = ""
+    start = 0
     for number, physical in enumerate(content.splitlines(), 1):
         start = start if pending else number
         stripped = re.sub(r"(^|\s)#.*$", "", physical)

@@ -191,7 +191,8 @@ async def _provide(
     recipes: Sequence[Recipe], why: str, settings: VenvSettings, slots: asyncio.Semaphore, on_progress: OnProgress
 ) -> str | None:
     """Have the environment that `recipes` share, built and linked; the failure as text if that does not work."""
-    venv, servers = recipes[0].venv, tuple(recipe.requirements.folder for recipe in recipes)
+    venv = recipes[0].venv
+    servers = tuple(recipe.requirements.folder for recipe in recipes)
 
     def tell(stage: Stage, text: str) -> None:
         on_progress(VenvProgress(servers, stage, text))
@@ -223,7 +224,8 @@ async def _provide(
 
 async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: Callable[[str], None]) -> None:
     """Build an environment from nothing, or leave nothing."""
-    folder, venv = recipe.requirements.folder, recipe.venv
+    folder = recipe.requirements.folder
+    venv = recipe.venv
     uv = settings.uv or find_uv()
     common: list[str | Path] = ["--cache-dir", settings.uv_cache_dir.absolute()] if settings.uv_cache_dir else []
     common += ["-v"] if settings.verbose else []
@@ -247,7 +249,8 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
 
 def _list_packages(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
     """Return the server's files as they are, with the running nemo-gym in place of whatever they say about it."""
-    name, requirements = settings.own.name, recipe.requirements
+    name = settings.own.name
+    requirements = recipe.requirements
     own = f"{name}[{','.join(recipe.own_extras)}]" if recipe.own_extras else name
     override = recipe.venv / "own.txt"
     override.write_text(f"{own} @ {write_wheel(settings.own, recipe.venv).as_uri()}\n", encoding="utf-8")

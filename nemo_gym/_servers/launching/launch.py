@@ -146,7 +146,8 @@ def _may_have_metrics(agent: ServerInstanceConfig, classes: Mapping[str, type[Si
     from nemo_gym.base_resources_server import SimpleResourcesServer
     from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
 
-    agent_class, block = classes[agent.name], agent.get_inner_run_server_config_dict()
+    agent_class = classes[agent.name]
+    block = agent.get_inner_run_server_config_dict()
     if agent_class is None or block.get("skip_verification"):
         return True
     defined_by = next((cls for cls in agent_class.__mro__ if "aggregate_metrics" in vars(cls)), None)
@@ -177,7 +178,8 @@ async def serve_config(
     Wait for model endpoints as the config says, and report the time to `count`. `models_within_s`: they are about to be
     called, so one that does not answer within this many seconds is an error.
     """
-    log_dir, access = config.get("nemo_gym_log_dir"), AccessRules.from_config(config)
+    log_dir = config.get("nemo_gym_log_dir")
+    access = AccessRules.from_config(config)
     try:
         plans = plan_launch(config)
         if warning := _warn_of_exposure(config, plans, access):

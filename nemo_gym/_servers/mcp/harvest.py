@@ -50,7 +50,8 @@ class _NotExposable(Exception):
 
 def harvest_tools(app: FastAPI) -> Harvest:
     """Return the tools that the routes of `app` stand for; raises ConfigError with every route that cannot be one."""
-    tools, problems = list[MCPTool](), list[str]()
+    tools = list[MCPTool]()
+    problems = list[str]()
     for route in app.routes:
         try:
             tools.extend(_read_tools(route))

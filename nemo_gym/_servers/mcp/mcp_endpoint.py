@@ -53,7 +53,8 @@ class McpEndpoint:
     """Serves what `open_session` gives for the grant of a request's token; for None, its tools cannot be run."""
 
     def __init__(self, signer: GrantSigner, open_session: Callable[[Grant | None], ToolSession]) -> None:
-        self._signer, self._open_session = signer, open_session
+        self._signer = signer
+        self._open_session = open_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send_reply(await self._answer(scope, receive), send)
@@ -123,7 +124,9 @@ class SessionEndpoints:
         metadata: Callable[[str, Mapping[str, Any]], dict[str, Any]],
         tool_name: Callable[[str], str],
     ) -> None:
-        self._app, self._metadata, self._tool_name = app, metadata, tool_name
+        self._app = app
+        self._metadata = metadata
+        self._tool_name = tool_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
@@ -229,12 +232,15 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
 
 async def hold_reply(app: ASGIApp, scope: Scope, receive: Receive) -> HeldReply:
     """Return what `app` answers, without sending it."""
-    status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
+    status = 500
+    headers = list[tuple[bytes, bytes]]()
+    parts = list[bytes]()
 
     async def hold(message: Message) -> None:
         nonlocal status, headers
         if message["type"] == "http.response.start":
-            status, headers = message["status"], list(message.get("headers", ()))
+            status = message["status"]
+            headers = list(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             parts.append(message.get("body", b""))
 

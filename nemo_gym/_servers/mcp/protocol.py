@@ -85,7 +85,9 @@ class RpcError(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(code, message, data)
-        self.code, self.message, self.data = code, message, data
+        self.code = code
+        self.message = message
+        self.data = data
 
 
 async def answer_message(message: Any, session: ToolSession) -> dict[str, Any] | None:
@@ -117,7 +119,8 @@ def build_error(request_id: str | int | None, error: RpcError) -> dict[str, Any]
 
 
 async def _serve(message: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
-    method, params = message.get("method"), message.get("params")
+    method = message.get("method")
+    params = message.get("params")
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, f"a request names its method with a string, not {method!r}")
     if not isinstance(params, dict | None):
@@ -145,7 +148,8 @@ async def _serve(message: Mapping[str, Any], session: ToolSession) -> dict[str, 
 
 
 async def _call_tool(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
-    name, arguments = params.get("name"), params.get("arguments")
+    name = params.get("name")
+    arguments = params.get("arguments")
     if not isinstance(arguments, dict | None):
         raise RpcError(INVALID_PARAMS, f"the arguments of tool {name!r} must be an object")
     tool = next((tool for tool in session.tools if tool.name == name), None)

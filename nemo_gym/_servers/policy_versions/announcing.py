@@ -34,7 +34,8 @@ class PolicyVersionRefused(GymError, ValueError):
 
     def __init__(self, version: int, current: int) -> None:
         super().__init__(version, current)
-        self.version, self.current = version, current
+        self.version = version
+        self.current = current
 
     def __str__(self) -> str:
         return (
@@ -135,7 +136,8 @@ class RunVersion:
         async with self._lock:
             check_step(self.version, announced)
             servers = list_told(instances, announced.servers)
-            self._announced, self._loop = announced, asyncio.get_running_loop()
+            self._announced = announced
+            self._loop = asyncio.get_running_loop()
             self._told |= {_identify(server) for server in servers}
             told = await asyncio.gather(self._tell(servers, announced), *(relay(announced) for relay in self._relays))
             for listener in list(self._listeners):
@@ -219,7 +221,8 @@ async def tell_over_http(
         body = announced.model_dump(exclude={"servers"})
 
         async def tell(server: Mapping[str, Any]) -> tuple[str, str | None]:
-            name, url = str(server.get("process_name")), f"{server.get('url')}{VERSION_PATH}"
+            name = str(server.get("process_name"))
+            url = f"{server.get('url')}{VERSION_PATH}"
             try:
                 async with session.post(url, json=body) as reply:
                     if reply.ok or (reply.status in (404, 405) and server.get("server_type") != TOLD_TYPES[0]):

@@ -34,7 +34,8 @@ def mark_answer(answer: Any, began: int | None, ended: int | None) -> Any:
 
 def _mark_parts(answer: Any, marks: Mapping[str, int]) -> dict[str, Any]:
     """Return the fields of `answer` that hold parts with tokens, with the parts marked."""
-    output, choices = _get(answer, "output"), _get(answer, "choices")
+    output = _get(answer, "output")
+    choices = _get(answer, "choices")
     if isinstance(output, list) and any(map(_has_tokens, output)):
         return {"output": [_update(item, marks) if _has_tokens(item) else item for item in output]}
     if isinstance(choices, list) and any(_has_tokens(_get(choice, "message")) for choice in choices):
@@ -90,5 +91,6 @@ def describe_versions(response: Any, began: int | None, ended: int | None) -> di
 
 def read_described_versions(described: Any) -> tuple[int, int] | None:
     """Return the first and the last version in a row; None if it does not have both."""
-    start, end = as_mapping(described).get("start"), as_mapping(described).get("end")
+    start = as_mapping(described).get("start")
+    end = as_mapping(described).get("end")
     return (start, end) if type(start) is int and type(end) is int else None

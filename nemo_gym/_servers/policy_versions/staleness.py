@@ -47,7 +47,8 @@ class StalenessGate:
             raise ValueError(
                 f"max_staleness must be 0 or more and batch_size 1 or more, not {max_staleness} and {batch_size}"
             )
-        self.max_staleness, self.batch_size = max_staleness, batch_size
+        self.max_staleness = max_staleness
+        self.batch_size = batch_size
         self._first = self._version = version
         self._admitted = 0
         self._lock = threading.Lock()

@@ -41,7 +41,8 @@ _CARRIED = (
     "client",
     "server",
 )
-_MAX_REMEMBERED, _LONGEST_REMEMBERED = 65_536, 1024
+_MAX_REMEMBERED = 65_536
+_LONGEST_REMEMBERED = 1024
 _MAX_IDLE = 256
 _CONNECT_TIMEOUT_S = 30.0
 _CONNECT_AGAIN_S = 0.01
@@ -74,7 +75,9 @@ class SessionAffinity:
     """
 
     def __init__(self, app: ASGIApp, peers: Peers, listener: socket.socket, read: Mapping[bytes, ReadSession]) -> None:
-        self._app, self._peers, self._listener = app, peers, listener
+        self._app = app
+        self._peers = peers
+        self._listener = listener
         self._read = read
         self._known: dict[bytes, int] = {}
         self._forwarders = [_Forwarder(number, path) for number, path in enumerate(peers.paths)]
@@ -149,7 +152,8 @@ class _Forwarder:
     """Carries requests to one peer. A connection serves one request at a time and is used again after it."""
 
     def __init__(self, number: int, path: str) -> None:
-        self._number, self._path = number, path
+        self._number = number
+        self._path = path
         self.idle = list[_ToPeer]()
 
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,7 +250,8 @@ class _FromPeer(PeerChannel):
 
     def __init__(self, open_channels: "set[_FromPeer]", begin: Callable[[Scope, "_PeerExchange"], None]) -> None:
         super().__init__()
-        self._open_channels, self._start_exchange = open_channels, begin
+        self._open_channels = open_channels
+        self._start_exchange = begin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -270,7 +275,8 @@ class _PeerExchange:
     """One carried request in its owner's app."""
 
     def __init__(self, channel: _FromPeer, inbox: Inbox) -> None:
-        self._channel, self._inbox = channel, inbox
+        self._channel = channel
+        self._inbox = inbox
         self._complete = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:

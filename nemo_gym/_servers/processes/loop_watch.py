@@ -24,12 +24,14 @@ from nemo_gym._servers.direct_calls.fast_path import find_called_server
 from nemo_gym.errors import ServerBlocked
 
 _BEAT_S = 0.25
-_INTERRUPT_EVERY_S, _MOST_INTERRUPTS = 1.0, 5
+_INTERRUPT_EVERY_S = 1.0
+_MOST_INTERRUPTS = 5
 _INTERPRETER_HELD_S = 30.0
 # Ignored unless somebody handles it, so that a late one does no harm.
 _INTERRUPT = signal.SIGURG
 # Sent when this process has computed for so long without the thread having had its turn.
-_STARVED, _STARVED_S = signal.SIGVTALRM, 1.0
+_STARVED = signal.SIGVTALRM
+_STARVED_S = 1.0
 _SERVER_PACKAGES = ("resources_servers.", "responses_api_agents.", "responses_api_models.")
 
 
@@ -60,15 +62,23 @@ class LoopWatch:
 
         What blocks for more than `most_blocked_s` is interrupted; `on_stuck` is told of what does not heed that.
         """
-        self._on_signal, self._on_blocked, self._on_stuck = on_signal, on_blocked, on_stuck
-        self._named_after_s, self._most_blocked_s = named_after_s, most_blocked_s
-        self._loop, self._main = asyncio.get_running_loop(), threading.main_thread().ident or 0
-        self._has_turned, self._asked_s = True, 0.0
-        self._looked_s, self._cpu_s = time.monotonic(), time.process_time()
-        self._interrupts, self._next_interrupt_s = 0, 0.0
+        self._on_signal = on_signal
+        self._on_blocked = on_blocked
+        self._on_stuck = on_stuck
+        self._named_after_s = named_after_s
+        self._most_blocked_s = most_blocked_s
+        self._loop = asyncio.get_running_loop()
+        self._main = threading.main_thread().ident or 0
+        self._has_turned = True
+        self._asked_s = 0.0
+        self._looked_s = time.monotonic()
+        self._cpu_s = time.process_time()
+        self._interrupts = 0
+        self._next_interrupt_s = 0.0
         self._raise: ServerBlocked | None = None
         self._reader = self._loops_fd = -1
-        self._is_told, self._places_told = False, set[str]()
+        self._is_told = False
+        self._places_told = set[str]()
         self._latest: tuple[float, Blockage] | None = None
         self.dumps_threads = True
         """Whether to print all threads when code holds the interpreter, so that nothing else can tell where it is."""
@@ -137,17 +147,24 @@ class LoopWatch:
                         os.write(self._loops_fd, bytes([number]))
 
     def _look(self) -> None:
-        now, cpu_s = time.monotonic(), time.process_time()
+        now = time.monotonic()
+        cpu_s = time.process_time()
         # Without a turn and without work, the whole process stood still, as after Ctrl-Z.
         has_slept = now - self._looked_s > 2 * _BEAT_S and cpu_s - self._cpu_s < _BEAT_S / 4
         self._asked_s += now - self._looked_s if has_slept else 0.0
-        self._looked_s, self._cpu_s = now, cpu_s
+        self._looked_s = now
+        self._cpu_s = cpu_s
         if self._has_turned:
-            self._has_turned, self._is_told, self._asked_s, self._interrupts = False, False, now, 0
+            self._has_turned = False
+            self._is_told = False
+            self._asked_s = now
+            self._interrupts = 0
             with suppress(RuntimeError):  # the loop was closed
                 self._loop.call_soon_threadsafe(self._note_turn)
             return
-        blocked_s, named_s, most_s = now - self._asked_s, self._named_after_s(), self._most_blocked_s()
+        blocked_s = now - self._asked_s
+        named_s = self._named_after_s()
+        most_s = self._most_blocked_s()
         if blocked_s <= min(named_s, most_s):
             return
         blockage = _find_blockage(sys._current_frames().get(self._main), blocked_s)
@@ -172,10 +189,12 @@ class LoopWatch:
         signal.pthread_kill(self._main, _INTERRUPT)
 
     def _note_turn(self) -> None:
-        self._has_turned, self._raise = True, None
+        self._has_turned = True
+        self._raise = None
 
     def _interrupt_server(self, number: int, frame: FrameType | None) -> None:
-        error, self._raise = self._raise, None
+        error = self._raise
+        self._raise = None
         # Raised only into a server's own code: anything else, such as the loop, would be torn by it.
         if error is not None and not self._has_turned and _find_blockage(frame, 0.0) is not None:
             raise error
@@ -212,7 +231,8 @@ os.register_at_fork(after_in_child=_forget_signals)
 
 def _find_blockage(frame: FrameType | None, seconds: float) -> Blockage | None:
     """Return the server whose code `frame` runs for, and the line of that code; None if it runs for none."""
-    innermost, own = frame, None
+    innermost = frame
+    own = None
     while frame is not None:
         server = find_called_server(frame)
         if server is not None:

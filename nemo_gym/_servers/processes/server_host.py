@@ -88,7 +88,8 @@ async def build_in_thread(spec: InlineSpec) -> Any:
             built.set_exception(error)
 
     def run() -> None:
-        error, app = None, None
+        error = None
+        app = None
         try:
             app = build(spec)
         except BaseException as caught:

@@ -22,7 +22,8 @@ class ServerLogs:
     """Takes the lines of all servers of a run."""
 
     def __init__(self, folder: Path | None, console: TextIO) -> None:
-        self._folder, self._console = folder, console
+        self._folder = folder
+        self._console = console
         self._files: dict[str, TextIO] = {}
         self._last: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
         if folder is not None:
@@ -56,7 +57,9 @@ class _RoutedStream:
     """Stands in for stdout or stderr: lines printed for a server go to its log, everything else goes through."""
 
     def __init__(self, stream: TextIO, logs: ServerLogs, default: str | None = None) -> None:
-        self._stream, self._logs, self._default = stream, logs, default
+        self._stream = stream
+        self._logs = logs
+        self._default = default
         self._partial: dict[str, str] = {}
 
     def write(self, text: str) -> int:
@@ -83,7 +86,8 @@ def prefix_output(name: str) -> None:
 @contextmanager
 def route_output(folder: Path | None) -> Iterator[ServerLogs]:
     """Route what servers in this process print while the context lasts."""
-    stdout, stderr = sys.stdout, sys.stderr
+    stdout = sys.stdout
+    stderr = sys.stderr
     logs = ServerLogs(folder, stderr)
     routed = _RoutedStream(stdout, logs), _RoutedStream(stderr, logs)
     sys.stdout, sys.stderr = routed

@@ -22,7 +22,8 @@ from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
 
 _LINE_LIMIT = 1 << 20
-_INTERRUPT_GRACE_S, _TERMINATE_GRACE_S = 5.0, 2.0
+_INTERRUPT_GRACE_S = 5.0
+_TERMINATE_GRACE_S = 2.0
 
 
 class ServerDied(GymError, RuntimeError):
@@ -30,7 +31,9 @@ class ServerDied(GymError, RuntimeError):
 
     def __init__(self, name: str, how: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(name, how, tuple(last_lines))
-        self.name, self.how, self.last_lines = name, how, tuple(last_lines)
+        self.name = name
+        self.how = how
+        self.last_lines = tuple(last_lines)
 
     def __str__(self) -> str:
         return f"server {self.name!r} {self.how}.{_format_last_lines(self.last_lines)}"
@@ -41,7 +44,8 @@ class ServerLate(GymError, RuntimeError):
 
     def __init__(self, timeout_s: float, late: Mapping[str, Sequence[str]]) -> None:
         super().__init__(timeout_s, late)
-        self.timeout_s, self.late = timeout_s, late
+        self.timeout_s = timeout_s
+        self.late = late
 
     def __str__(self) -> str:
         each = (
@@ -80,7 +84,9 @@ class ServerProcess:
     def __init__(
         self, spec: ChildSpec, process: asyncio.subprocess.Process, pipes: "_Pipes", on_line: Callable[[str], None]
     ) -> None:
-        self.spec, self.process, self._pipes = spec, process, pipes
+        self.spec = spec
+        self.process = process
+        self._pipes = pipes
         self._lines: deque[str] = deque(maxlen=SHOWN_LINES)
         self._pump = asyncio.create_task(self._take_lines(on_line))
 

@@ -17,7 +17,8 @@ from nemo_gym._servers.processes.server_host import InlineServer, InlineSpec, bu
 from nemo_gym._servers.processes.server_logs import ServerLogs
 from nemo_gym._servers.processes.server_process import ChildSpec, ServerDied, ServerLate, ServerProcess
 
-_FIRST_NOTICE_S, _NEXT_NOTICE_S = 5.0, 15.0
+_FIRST_NOTICE_S = 5.0
+_NEXT_NOTICE_S = 15.0
 T = TypeVar("T")
 
 

@@ -149,7 +149,8 @@ def run(
         sockets = stack.enter_context(contextlib.ExitStack())
         listeners = [sockets.enter_context(sock) for sock in _open_listeners(listener, count)]
         doors = [sockets.enter_context(_open_peer_listener(folder, number)) for number in range(count)]
-        lifeline, ready = stack.enter_context(_open_pipe()), stack.enter_context(_open_pipe())
+        lifeline = stack.enter_context(_open_pipe())
+        ready = stack.enter_context(_open_pipe())
         workers = [
             ServerWorker(
                 number, count, folder, listeners[number].fileno(), doors[number].fileno(), lifeline[0], ready[1]
@@ -164,9 +165,12 @@ class _Supervision:
     """The workers of one server, from start to end."""
 
     def __init__(self, server_name: str, workers: Sequence[ServerWorker], grace_s: float) -> None:
-        self._server_name, self._workers, self._grace_s = server_name, workers, grace_s
+        self._server_name = server_name
+        self._workers = workers
+        self._grace_s = grace_s
         self._processes = list[asyncio.subprocess.Process]()
-        self._stop, self._kill = asyncio.Event(), asyncio.Event()
+        self._stop = asyncio.Event()
+        self._kill = asyncio.Event()
 
     async def run(
         self,

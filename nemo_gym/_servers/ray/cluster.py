@@ -35,9 +35,11 @@ _SLOW_STARTS = 8
 """How often it is started if its processes run but are not ready after the half minute that Ray gives them."""
 _CONNECT_TIMEOUT_S = 5.0
 # A call that only the right kind of server knows, whatever it answers.
-_CLUSTER_CALL, _CLIENT_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rpc.RayletDriver/ClusterInfo"
+_CLUSTER_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_CLIENT_CALL = "/ray.rpc.RayletDriver/ClusterInfo"
 # Where Ray looks for the token of a cluster that asks for one; Ray 2.60 makes one for each user who starts a cluster.
-_TOKEN_ENVS, _TOKEN_FILE = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"), "~/.ray/auth_token"
+_TOKEN_ENVS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_TOKEN_FILE = "~/.ray/auth_token"
 
 _started_here = False
 
@@ -186,9 +188,11 @@ def require_reachable_cluster(global_config_dict: DictConfig) -> None:
         return
     try:
         where = urlsplit(f"//{place}")
-        host, port = where.hostname, where.port
+        host = where.hostname
+        port = where.port
     except ValueError:
-        host, port = None, None
+        host = None
+        port = None
     if not host or not port:
         raise RayUnavailable(
             f"{address!r} (`{RAY_HEAD_NODE_ADDRESS_KEY_NAME}`) is not the address of a Ray cluster.\n"

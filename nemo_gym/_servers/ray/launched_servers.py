@@ -29,14 +29,17 @@ class ServerList:
     def __init__(
         self, plans: Sequence[ServerPlan], head: BaseServerConfig, publish: Callable[[list[Any]], None]
     ) -> None:
-        self._plans, self._head, self._publish = plans, head, publish
+        self._plans = plans
+        self._head = head
+        self._publish = publish
         self._pids: Mapping[str, int] = {}
         self._places: dict[tuple[str, int], tuple[ReplicaPlace, float]] = {}
         self._started_at = time.time()
 
     def note_ready(self, pids: Mapping[str, int]) -> list[ServerInstanceDisplayConfig]:
         """Publish that all servers are ready, and return them."""
-        self._pids, self._started_at = pids, time.time()
+        self._pids = pids
+        self._started_at = time.time()
         return self._renew()
 
     def note_place(self, spec: ReplicaSpec, place: ReplicaPlace | None) -> None:

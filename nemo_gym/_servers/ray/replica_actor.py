@@ -248,7 +248,8 @@ def build_python(uv: str, store: Path, code: Path, interpreter: str, requirement
     """Return the Python of an environment with nemo-gym from `code` and `requirements`, built once for all replicas."""
     key = hashlib.sha256("\n".join([str(code), interpreter, *requirements]).encode()).hexdigest()[:20]
     venv = store / f"base-{key}"
-    python, mark = venv / "bin" / "python", venv / "complete"
+    python = venv / "bin" / "python"
+    mark = venv / "complete"
     store.mkdir(parents=True, exist_ok=True)
     with open(store / f"base-{key}.lock", "w") as lock:
         ends_at = time.monotonic() + _BUILD_TIMEOUT_S

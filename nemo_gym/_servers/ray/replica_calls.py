@@ -25,7 +25,8 @@ from nemo_gym.global_config import HEAD_SERVER_KEY_NAME, get_first_server_config
 
 LOG = logging.getLogger(__name__)
 _ONCE = RetryPolicy(unsent=1, repeatable=1)
-_HEAD_TIMEOUT_S, _PROBE_TIMEOUT_S = 30.0, 5.0
+_HEAD_TIMEOUT_S = 30.0
+_PROBE_TIMEOUT_S = 5.0
 # Nodes that died do not even refuse: connecting to one takes as long as it may.
 _CONNECT_TIMEOUT_S = 15.0
 
@@ -69,7 +70,8 @@ async def call_replica(
     head: BaseServerConfig, server: str, method: str, path: str, **kwargs: Any
 ) -> aiohttp.ClientResponse:
     """Call the replica of `server` that holds the session of this call; any, if it has none yet."""
-    session, idempotent = get_global_aiohttp_client(), kwargs.pop("_idempotent", None)
+    session = get_global_aiohttp_client()
+    idempotent = kwargs.pop("_idempotent", None)
     if (body := kwargs.pop("json", None)) is not None:
         kwargs["data"] = trim_buffer(http.encode_json(body))  # held until the answer is there
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
@@ -81,7 +83,8 @@ async def call_replica(
         response: Any = await http.send(session, method, f"{base_url}{path}", policy=_ONCE, **kwargs)
         return response  # type: ignore[no-any-return]
 
-    book, cookies = find_address_book(head), kwargs.get("cookies")
+    book = find_address_book(head)
+    cookies = kwargs.get("cookies")
     return await book.call(server, method, cookies, call_url, is_alive=_is_alive, idempotent=idempotent)
 
 

@@ -77,7 +77,8 @@ async def _run(task: dict[str, Any], tell: Any) -> int:
         os.environ[RAY_ADDRESS_ENV] = str(address)
     if not task["is_shared"]:
         _require_no_capture(config, task)
-        config["cache_dir"], config["uv_cache_dir"] = str(find_node_cache()), str(find_node_cache() / "uv")
+        config["cache_dir"] = str(find_node_cache())
+        config["uv_cache_dir"] = str(find_node_cache() / "uv")
         config["uv_venv_dir"] = str(WORKING_DIR)
     is_same_machine = find_machine_id() == task["machine"]
     _require_reachable_launcher(config, task, is_same_machine)
@@ -89,7 +90,8 @@ async def _run(task: dict[str, Any], tell: Any) -> int:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        death, stopped = asyncio.create_task(child.wait_for_death()), asyncio.create_task(stop.wait())
+        death = asyncio.create_task(child.wait_for_death())
+        stopped = asyncio.create_task(stop.wait())
         ready = asyncio.create_task(child.ready())
         try:
             await asyncio.wait({death, stopped, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -145,7 +147,8 @@ def _bind(config: DictConfig, block: DictConfig, node: str, is_same_machine: boo
     port = reserve_port(host, config["port_range_low"], config["port_range_high"], (), _PORT_TRIES)
     sock = take_reserved(host, port)
     assert sock is not None
-    block["host"], block["port"] = host, port
+    block["host"] = host
+    block["port"] = port
     return sock
 
 

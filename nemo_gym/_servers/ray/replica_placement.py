@@ -69,7 +69,8 @@ def describe_code(python: str, roots: Sequence[Path]) -> dict[str, Any]:
 
 def pack_code(roots: Sequence[Path]) -> bytes:
     """Return the files of `roots` as a zip archive, laid out by the `names` of `describe_code`."""
-    buffer, size = io.BytesIO(), 0
+    buffer = io.BytesIO()
+    size = 0
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for number, root in enumerate(roots):
             prefix = "" if number == len(roots) - 1 else f"roots/{number}/"
@@ -268,11 +269,14 @@ class RayReplica:
             "uv": spec.code.uv,
         }
         started = await self._wait_for_node(asyncio.ensure_future(self._actor.start.remote(order)))
-        version, seen_lines = 0, 0
+        version = 0
+        seen_lines = 0
         while True:
             self._check_lateness()
             report = await self._actor.report.remote(version, seen_lines, _REPORT_WAIT_S)
-            version, seen_lines, facts = report["version"], report["seen_lines"], report["facts"]
+            version = report["version"]
+            seen_lines = report["seen_lines"]
+            facts = report["facts"]
             for line in report["lines"]:
                 self._tell(line)
             if "ended" in facts:

@@ -64,7 +64,8 @@ class ReplicaSessions:
 
     def __init__(self, app: ASGIApp, *, server: str, replica_id: str) -> None:
         self.app = app
-        self._server, self._id = server, replica_id
+        self._server = server
+        self._id = replica_id
         self._cookie = name_replica_cookie(server)
         self._header = (b"set-cookie", f"{self._cookie}={replica_id}; path=/; httponly; samesite=lax".encode())
 

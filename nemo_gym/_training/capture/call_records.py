@@ -82,7 +82,8 @@ class ModelCallRecord(BaseModel):
 
 def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> ModelCallRecord:
     """Return the record of a captured exchange."""
-    response, request = as_mapping(exchange.get("response")), as_mapping(exchange.get("request"))
+    response = as_mapping(exchange.get("response"))
+    request = as_mapping(exchange.get("request"))
     usage = as_mapping(response.get("usage"))
     cached = read_cached_tokens(usage)
     return ModelCallRecord(
@@ -190,7 +191,8 @@ def extract_token_stats(usage: Any) -> dict[str, int | None]:
         tokens_in += from_cache
     if total is None and tokens_in is not None and tokens_out is not None:
         total = tokens_in + tokens_out
-    nested, top = ("reasoning_tokens", "reasoning_output_tokens"), ("reasoning_output_tokens",)
+    nested = ("reasoning_tokens", "reasoning_output_tokens")
+    top = ("reasoning_output_tokens",)
     return {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
@@ -202,7 +204,8 @@ def extract_token_stats(usage: Any) -> dict[str, int | None]:
 
 def read_cached_tokens(usage: Any) -> int | None:
     """Return how many input tokens a model read from its cache."""
-    nested, top = ("cached_tokens", "cached_input_tokens"), ("cache_read_input_tokens", "cached_input_tokens")
+    nested = ("cached_tokens", "cached_input_tokens")
+    top = ("cache_read_input_tokens", "cached_input_tokens")
     return _read_first_detail(as_mapping(usage), _INPUT_DETAILS, nested, top)
 
 

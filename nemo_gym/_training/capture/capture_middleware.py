@@ -79,7 +79,8 @@ class CapturedExchange:
     def build_record(self, model_ref: dict[str, Any] | None) -> dict[str, Any]:
         """Return the record of a finished exchange."""
         latency_s = (self.ended if self.ended is not None else time.perf_counter()) - self.started
-        request_raw, response_raw = b"".join(self.request_chunks), b"".join(self.response_chunks)
+        request_raw = b"".join(self.request_chunks)
+        response_raw = b"".join(self.response_chunks)
         response, category, is_kept_as_text = self._read_response(response_raw)
         request = _parse_object(request_raw)
         kept = {

@@ -41,9 +41,11 @@ def read_stream(text: str, dialect: str) -> StreamedResponse:
         choices = as_list(as_mapping(response).get("choices"))
         has_ended = _DONE in _split_data(text) or any(as_mapping(choice).get("finish_reason") for choice in choices)
     elif dialect == "messages":
-        response, has_ended = _assemble_message(events), "message_stop" in kinds
+        response = _assemble_message(events)
+        has_ended = "message_stop" in kinds
     else:
-        response, has_ended = _assemble_response(events), bool(kinds & _RESPONSE_ENDS)
+        response = _assemble_response(events)
+        has_ended = bool(kinds & _RESPONSE_ENDS)
     return StreamedResponse(response, has_ended, has_failed, "response.incomplete" in kinds)
 
 
@@ -132,7 +134,8 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
     message: dict[str, Any] | None = None
     blocks: dict[Any, dict[str, Any]] = {}
     for event in events:
-        kind, index = _read_kind(event), event.get("index") if isinstance(event.get("index"), int) else None
+        kind = _read_kind(event)
+        index = event.get("index") if isinstance(event.get("index"), int) else None
         if kind == "message_start":
             message = dict(as_mapping(event.get("message")))
         elif kind == "content_block_start":

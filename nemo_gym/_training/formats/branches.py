@@ -65,7 +65,9 @@ def make_verl_schema() -> Any:
     """Return the columns of verl's format as parquet."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    text, number, ids = pa.string(), pa.int64(), pa.list_(pa.int64())
+    text = pa.string()
+    number = pa.int64()
+    ids = pa.list_(pa.int64())
     facts = {
         # A map would fit, but the `datasets` library, with which verl reads parquet, has no maps.
         "reward_extra_info": pa.list_(pa.struct({"name": text, "value": pa.float64()})),
@@ -117,7 +119,8 @@ def build_nemo_rl(sample: Sample) -> Iterator[Record]:
 
     An item of another branch keeps its text but loses its tokens.
     """
-    row, rollout = sample.row, sample.rollout
+    row = sample.row
+    rollout = sample.rollout
     kept = {key: value for key, value in row.items() if key not in _NOT_FOR_NEMO_RL}
     for number, branch in sample.iter_branches():
         output = _place_tokens(row, rollout, branch)
@@ -151,7 +154,8 @@ def _place_tokens(row: Record, rollout: TrainableRollout, branch: Branch) -> lis
     """Return the items of the response with the tokens of the branch; None if some tokens belong to no item."""
     if rollout.drift == "clean" and rollout.turns[0].source == "response":
         return list_answer_items(row.get(RESPONSE_KEY_NAME))
-    fields, first = _list_token_fields(rollout, branch), 0
+    fields = _list_token_fields(rollout, branch)
+    first = 0
     items: list[Record] = []
     for item in list_answer_items(row.get(RESPONSE_KEY_NAME)):
         generated_ids = item.get("generation_token_ids")

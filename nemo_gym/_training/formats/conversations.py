@@ -44,7 +44,8 @@ def build_sft(sample: Sample) -> Iterator[Record]:
 
 def build_atif(sample: Sample) -> Iterator[Record]:
     """Yield a trajectory of the Agent Trajectory Interchange Format, which Harbor reads."""
-    rollout, response = sample.rollout, as_mapping(sample.row.get(RESPONSE_KEY_NAME))
+    rollout = sample.rollout
+    response = as_mapping(sample.row.get(RESPONSE_KEY_NAME))
     conversation = read_conversation(sample.row, rollout.turns)
     steps = [*_iter_steps(sample, conversation)]
     usage = as_mapping(response.get("usage"))
@@ -184,14 +185,16 @@ def _add_path(
     """
     turns = sample.rollout.turns
     places = dict(zip(branch.turns, branch.find_generated(turns), strict=True))
-    root, parent = len(nodes), None
+    root = len(nodes)
+    parent = None
     for message in conversation.given:
         nodes.append({"parent": parent, "message": _convert_message(message)})
         parent = len(nodes) - 1
     nodes[-1] |= {"token_ids": branch.prompt_ids, "mask": [0] * len(branch.prompt_ids)}
     if tools:
         nodes[root]["tools"] = tools
-    end, missing = 0, len(places)
+    end = 0
+    missing = len(places)
     for message, number in zip(conversation.said, conversation.turns, strict=True):
         node: Record = {"parent": parent, "message": _convert_message(message)}
         if number is not None and number in places:
@@ -201,7 +204,8 @@ def _add_path(
             node["logprobs"] = turn.log_probs
             node["sampled"] = True
             calls.append({"node": len(nodes), "model": turn.model})
-            end, missing = stop, missing - 1
+            end = stop
+            missing = missing - 1
         parent = len(nodes)
         nodes.append(node)
         if not missing:

@@ -127,8 +127,10 @@ def _name_group(sample: Sample) -> str:
 
 def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float]]:
     """Return labels and log-probs for all ids of a branch, with Atropos's values for untrained ones."""
-    size, start = len(branch.prompt_ids) + len(branch.completion_ids), len(branch.prompt_ids)
-    labels, log_probs = [_NOT_TRAINED] * size, [_NO_LOG_PROB] * size
+    size = len(branch.prompt_ids) + len(branch.completion_ids)
+    start = len(branch.prompt_ids)
+    labels = [_NOT_TRAINED] * size
+    log_probs = [_NO_LOG_PROB] * size
     for low, high in branch.find_generated(sample.rollout.turns):
         labels[start + low : start + high] = branch.completion_ids[low:high]
         log_probs[start + low : start + high] = branch.log_probs[low:high]

@@ -63,12 +63,19 @@ class Columns:
     def __init__(self) -> None:
         self.n_rows = 0
         """How many rows may be read; the arrays may be ahead of it."""
-        self.offset, self.size = array("Q"), array("I")
-        self.task, self.rollout = array("q"), array("i")
+        self.offset = array("Q")
+        self.size = array("I")
+        self.task = array("q")
+        self.rollout = array("i")
         self.reward = array("d")
-        self.agent, self.finish, self.tools, self.failure = array("i"), array("i"), array("i"), array("i")
+        self.agent = array("i")
+        self.finish = array("i")
+        self.tools = array("i")
+        self.failure = array("i")
         self.flags = array("B")
-        self.input_tokens, self.output_tokens, self.tool_calls = array("i"), array("i"), array("i")
+        self.input_tokens = array("i")
+        self.output_tokens = array("i")
+        self.tool_calls = array("i")
         self.length = array("Q")
         self.agents: Names[str] = Names()
         self.finishes: Names[str] = Names()
@@ -166,10 +173,12 @@ class Scanner:
             return False
         newline = file.read(1)
         if newline == b"\n":
-            self.end, self.tail_open = self.end + 1, False
+            self.end = self.end + 1
+            self.tail_open = False
         elif newline:
             file.seek(self.end)
-            self.n_lines, self.tail_open = self.n_lines - 1, False  # the same line continues
+            self.n_lines = self.n_lines - 1
+            self.tail_open = False  # the same line continues
         return not newline
 
     def _read_line(self, file: BinaryIO, places: list[tuple[int, int]], found: list[RowFacts]) -> bool:
@@ -178,7 +187,9 @@ class Scanner:
         self.torn = None
         if not raw:
             return True
-        line, size, is_whole = self.n_lines + 1, len(raw), raw.endswith(b"\n")
+        line = self.n_lines + 1
+        size = len(raw)
+        is_whole = raw.endswith(b"\n")
         if size == LONGEST_LINE and not is_whole:
             while more := file.readline(1 << 22):
                 size += len(more)
@@ -200,7 +211,8 @@ class Scanner:
                 self.tail_open = not is_whole
         elif not is_whole:
             return True
-        self.n_lines, self.end = line, self.end + size
+        self.n_lines = line
+        self.end = self.end + size
         return False
 
     def list_problems(self) -> list[LineProblem]:

@@ -76,7 +76,8 @@ def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
 
 def list_input_items(params: Item) -> list[Any]:
     """Return the input of a request as items, instructions first."""
-    given, instructions = params.get("input"), params.get("instructions")
+    given = params.get("input")
+    instructions = params.get("instructions")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
     system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
     return [*system, *items]
@@ -92,7 +93,8 @@ def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Bl
     """Mark the answers of crashed tools with the status of the crash; skip an error that fits no answer."""
     marked = list(blocks)
     for error in errors:
-        tool, message = error.get("tool"), str(error.get("message") or "")
+        tool = error.get("tool")
+        message = str(error.get("message") or "")
         calls = [at for at, one in enumerate(marked) if one.kind == "tool_output" and one.name == tool]
         unmarked = [at for at in calls if not marked[at].error]
         fitting = [at for at in unmarked if message and message in marked[at].text]
@@ -157,7 +159,8 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
 
 
 def _detect_kind(item: Item) -> BlockKind:
-    role, kind = item.get("role"), item.get("type")
+    role = item.get("role")
+    kind = item.get("type")
     if isinstance(role, str) and role in _ROLES:
         return _ROLES[role]
     if is_tool_call(item):

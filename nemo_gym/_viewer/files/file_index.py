@@ -85,13 +85,18 @@ class Index:
     """The rows of one file; a context manager that stops reading."""
 
     def __init__(self, path: Path, user_cache_dir: Path | None, poll_s: float) -> None:
-        self.path, self.name = path, path.name
-        self._cache_dir, self._poll_s = user_cache_dir, poll_s
+        self.path = path
+        self.name = path.name
+        self._cache_dir = user_cache_dir
+        self._poll_s = poll_s
         self._scanner = Scanner()
         self._identity: Identity | None = None
         self._changed = threading.Condition()
-        self._wake, self._stopped = threading.Event(), threading.Event()
-        self._complete, self._from_cache, self._generation = False, False, 0
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._complete = False
+        self._from_cache = False
+        self._generation = 0
         self._n_asked = self._n_answered = 0
         self._cached_to = 0
         self._error: str | None = None
@@ -193,7 +198,8 @@ class Index:
     def _run(self) -> None:
         if cached := load_cache(self.path, self._cache_dir):
             self._scanner, self._identity = cached
-            self._from_cache, self._cached_to = True, self._scanner.end
+            self._from_cache = True
+            self._cached_to = self._scanner.end
         while not self._stopped.is_set():
             self._wake.clear()
             ticket = self._n_asked
@@ -214,10 +220,14 @@ class Index:
             if self._identity is not None and not self._identity.still_matches(file):
                 LOG.info("%s was replaced or edited, reading it again", self.path)
                 with self._changed:
-                    self._scanner, self._identity = Scanner(), None
-                    self._generation, self._cached_to = self._generation + 1, 0
-                    self._complete, self._from_cache = False, False
-            stat, at_end = os.fstat(file.fileno()), False
+                    self._scanner = Scanner()
+                    self._identity = None
+                    self._generation = self._generation + 1
+                    self._cached_to = 0
+                    self._complete = False
+                    self._from_cache = False
+            stat = os.fstat(file.fileno())
+            at_end = False
             while not at_end and not self._stopped.is_set():
                 at_end = self._scanner.advance(file, _SLICE_BYTES)
                 self._bytes_total = max(os.fstat(file.fileno()).st_size, self._scanner.end)

@@ -27,7 +27,8 @@ from nemo_gym._viewer.files.row_facts import CUT_OFF, FAILED, NOT_RUN, SCORED, T
 from nemo_gym._viewer.files.row_selection import group_rows, list_scored_rewards, pick_evenly, rate_passes
 from nemo_gym._viewer.files.run_companions import RunDescription, RunFiles
 
-ALL_AGENTS, NO_AGENT = "all", "(no agent)"
+ALL_AGENTS = "all"
+NO_AGENT = "(no agent)"
 LEARNING_CURVE = "learning-curve.png"
 """The name of a picture that a file's overview shows if it is beside the file."""
 # A larger metrics file holds many tasks, and reading it would cost more memory than everything else together.
@@ -136,7 +137,9 @@ class Overview:
 
 def make_overview(index: Index, failures: Index | None = None) -> Overview:
     """Summarize what is indexed so far; `failures` is the index of the same run's failures file."""
-    progress, columns, is_run = index.progress, index.columns, index.kind == "rollouts"
+    progress = index.progress
+    columns = index.columns
+    is_run = index.kind == "rollouts"
     rows = range(columns.n_rows)
     run_files = RunFiles(index)
     manifest = run_files.read_manifest()
@@ -263,7 +266,8 @@ def _compute_metrics(
     intervals: dict[str, tuple[Interval, int]] = {}
     rewards = [found for rows in tasks if (found := list_scored_rewards(columns, rows))]
     if rewards:
-        binary, n_scored = all(map(are_binary, rewards)), sum(map(len, rewards))
+        binary = all(map(are_binary, rewards))
+        n_scored = sum(map(len, rewards))
         if curves:
             of_rewards = compute_headline(rewards, binary=binary)
         else:
@@ -341,7 +345,8 @@ def _count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
     for source in (index, failures):
         if source is None:
             continue
-        columns, by_kind = source.columns, dict[str, list[int]]()
+        columns = source.columns
+        by_kind = dict[str, list[int]]()
         for row in range(columns.n_rows):
             if columns.flags[row] & FAILED:
                 by_kind.setdefault(columns.failures[columns.failure[row]], []).append(row)
@@ -354,6 +359,7 @@ def _count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
             for row in rows[:_FAILURES_READ]:
                 with suppress(ReportError):
                     messages[read_failure_message(source.read_row(row))[:_MESSAGE_LENGTH]] = None
-            n_unresolved, examples = len(keys[kind] & unresolved), list(filter(None, messages))[:_MOST_EXAMPLES]
+            n_unresolved = len(keys[kind] & unresolved)
+            examples = list(filter(None, messages))[:_MOST_EXAMPLES]
             counted.append(FailureCount(kind, len(rows), n_unresolved, examples, in_failures_file=source is failures))
     return sorted(counted, key=lambda one: (-one.count, one.kind))

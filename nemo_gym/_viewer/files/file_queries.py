@@ -169,13 +169,16 @@ class Browser:
             at = rows.index(row)
         except ValueError:
             return Neighbors(None, None, None, results.total)
-        before, after = rows[at - 1] if at else None, rows[at + 1] if at + 1 < results.total else None
+        before = rows[at - 1] if at else None
+        after = rows[at + 1] if at + 1 < results.total else None
         return Neighbors(before, after, at, results.total)
 
     def summarize_row(self, row: int) -> RowSummary:
         """Return what the index knows about a row."""
         columns = self.index.columns
-        flags, tokens_in, tokens_out = columns.flags[row], columns.input_tokens[row], columns.output_tokens[row]
+        flags = columns.flags[row]
+        tokens_in = columns.input_tokens[row]
+        tokens_out = columns.output_tokens[row]
         return RowSummary(
             row=row,
             task=columns.task[row],
@@ -219,17 +222,20 @@ class Browser:
         )
 
     def _find_rows(self, filters: Filters, sort: str, descending: bool, budget_s: float) -> Results[Sequence[int]]:
-        columns, generation = self.index.columns, self.index.progress.generation
+        columns = self.index.columns
+        generation = self.index.progress.generation
         n_rows = columns.n_rows
         without_text = replace(filters, text="")
         rows = self._remember(
             ("rows", without_text, generation, n_rows), lambda: filter_rows(columns, n_rows, without_text)
         )
-        searched, seen = 1.0, n_rows
+        searched = 1.0
+        seen = n_rows
         if filters.text:
             search = _remember(self._searches, (generation, filters.text), lambda: TextSearch(filters.text))
             search.advance(self.index.path, columns, n_rows, budget_s)
-            seen, searched = search.n_searched, search.n_searched / n_rows if n_rows else 1.0
+            seen = search.n_searched
+            searched = search.n_searched / n_rows if n_rows else 1.0
             rows = self._remember(
                 ("hits", filters, generation, n_rows, seen), lambda: intersect_rows(rows, search.hits, n_rows)
             )

@@ -53,7 +53,8 @@ from nemo_gym._viewer.files.row_facts import (
     read_outcome,
 )
 
-_PREVIEW_LENGTH, _FIELD_LENGTH = 160, 60
+_PREVIEW_LENGTH = 160
+_FIELD_LENGTH = 60
 _QUESTION_KEYS = ("question", "problem", "prompt", "instruction", "task")
 
 
@@ -122,8 +123,10 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
     facts = read_facts(row)
     holder = as_mapping(row.get("sample")) if facts.kind == "profile" and "sample" in row else row
     asked = holder.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or (planned or {}).get(RESPONSES_CREATE_PARAMS_KEY_NAME)
-    params, response = as_mapping(asked), as_mapping(row.get(RESPONSE_KEY_NAME))
-    task, rollout = read_index(row, TASK_INDEX_KEY_NAME), read_index(row, ROLLOUT_INDEX_KEY_NAME)
+    params = as_mapping(asked)
+    response = as_mapping(row.get(RESPONSE_KEY_NAME))
+    task = read_index(row, TASK_INDEX_KEY_NAME)
+    rollout = read_index(row, ROLLOUT_INDEX_KEY_NAME)
     # A failed rollout has no response: its captured calls hold what was said until then.
     generated = list_output_items(response) or read_captured_items(row)
     errors = [error for error in as_list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]

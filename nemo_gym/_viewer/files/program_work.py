@@ -14,7 +14,11 @@ from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._viewer.files.conversation_blocks import Block, list_input_items, read_blocks
 from nemo_gym._viewer.files.rollout_tokens import TokenSequence, read_tokens
 
-_PROGRAM, _BRANCHES, _ARTIFACTS, _DIFF, _CALLS = "program", "branches", "artifacts", "workspace_diff", "model_calls"
+_PROGRAM = "program"
+_BRANCHES = "branches"
+_ARTIFACTS = "artifacts"
+_DIFF = "workspace_diff"
+_CALLS = "model_calls"
 _HUNK = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 _BINARY = re.compile(r"Binary or long file (.*) differs")
 _NO_FILE = "/dev/null"
@@ -110,9 +114,12 @@ def read_diff(diff: str) -> list[ChangedFile]:
         if old > 0 or new > 0:
             kind = {"+": "added", "-": "removed"}.get(line[:1], "plain")  # type: ignore[assignment]
             if not line.startswith("\\"):
-                old, new = old - (kind != "added"), new - (kind != "removed")
+                old = old - (kind != "added")
+                new = new - (kind != "removed")
         elif hunk := _HUNK.match(line):
-            kind, old, new = "place", int(hunk[1] or 1), int(hunk[2] or 1)
+            kind = "place"
+            old = int(hunk[1] or 1)
+            new = int(hunk[2] or 1)
         elif line.startswith("--- ") and following.startswith("+++ "):
             name = following[4:] if following[4:] != _NO_FILE else line[4:]
             files.append(ChangedFile(name.removeprefix("a/" if name == line[4:] else "b/")))
@@ -138,8 +145,10 @@ def _read_ending(program: Mapping[str, Any], row: Mapping[str, Any]) -> ProgramE
 
 
 def _read_branch(branch: Mapping[str, Any], main_line: Sequence[Block]) -> ProgramBranch:
-    given, output = list_input_items(as_mapping(branch.get("responses_create_params"))), as_list(branch.get("output"))
-    blocks, begins_after = read_blocks(given, output), as_int(branch.get("begins_after_call"))
+    given = list_input_items(as_mapping(branch.get("responses_create_params")))
+    output = as_list(branch.get("output"))
+    blocks = read_blocks(given, output)
+    begins_after = as_int(branch.get("begins_after_call"))
     # A model's reasoning may be missing from its history.
     said = (block for block in main_line if block.kind != "reasoning")
     shared = takewhile(lambda block: block.kind == "reasoning" or _is_same(block, next(said, None)), blocks)

@@ -138,14 +138,17 @@ def _read(file: BinaryIO) -> tuple[Scanner, Identity] | None:
 
 
 def _read_columns(file: BinaryIO, header: dict[str, Any]) -> Columns:
-    columns, count = Columns(), header["n_rows"]
+    columns = Columns()
+    count = header["n_rows"]
     for name in COLUMN_NAMES:
         getattr(columns, name).fromfile(file, count)
     for name in header["fields"][:MOST_FIELDS]:
         columns.fields[name] = array("d")
         columns.fields[name].fromfile(file, count)
-    columns.agents, columns.finishes = Names(header["agents"]), Names(header["finishes"])
-    columns.failures, columns.toolsets = Names(header["failures"]), Names(map(tuple, header["toolsets"]))
+    columns.agents = Names(header["agents"])
+    columns.finishes = Names(header["finishes"])
+    columns.failures = Names(header["failures"])
+    columns.toolsets = Names(map(tuple, header["toolsets"]))
     columns.more_fields = dict.fromkeys(header["more_fields"])
     named = (("agent", "agents"), ("finish", "finishes"), ("failure", "failures"), ("tools", "toolsets"))
     for numbers, names in ((getattr(columns, numbers), header[names]) for numbers, names in named):

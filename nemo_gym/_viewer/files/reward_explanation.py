@@ -73,7 +73,8 @@ class Scoring:
 
 def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks: Sequence[Block]) -> Scoring:
     """Sort the fields of a row, and of its planned row, by their purpose."""
-    given, row_fields = dict(iter_own_fields(task or {})), dict(iter_own_fields(row))
+    given = dict(iter_own_fields(task or {}))
+    row_fields = dict(iter_own_fields(row))
     targets = read_targets(row, task)
     shown = {name for name, _ in targets}
     added = [(name, value) for name, value in row_fields.items() if name not in given and name not in shown]

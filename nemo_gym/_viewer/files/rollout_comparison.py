@@ -84,7 +84,8 @@ def compare_rollouts(left: Rollout, right: Rollout) -> RolloutDiff:
 
 def compare_files(baseline: Index, run: Index) -> FileComparison:
     """Match the scored tasks of two files, as far as they are indexed."""
-    before, after = _list_scored_tasks(baseline), _list_scored_tasks(run)
+    before = _list_scored_tasks(baseline)
+    after = _list_scored_tasks(run)
     shared = before.keys() & after.keys()
     matches = [
         TaskMatch(
@@ -135,7 +136,8 @@ def _pair_blocks(left: Block | None, right: Block | None) -> BlockPair:
 
 def _list_scored_tasks(index: Index) -> dict[int, tuple[int, list[float]]]:
     """Return the first row and the rewards of every scored task; agents are combined, as for runs."""
-    columns, found = index.columns, dict[int, tuple[int, list[float]]]()
+    columns = index.columns
+    found = dict[int, tuple[int, list[float]]]()
     for rows in group_rows(columns, range(columns.n_rows)):
         if rewards := list_scored_rewards(columns, rows):
             found.setdefault(columns.task[rows[0]], (rows[0], []))[1].extend(rewards)

@@ -49,7 +49,8 @@ def read_tokens(output: Sequence[Any]) -> TokenSequence | None:
             added = prompt[len(ids) :]
         else:
             breaks.append(len(tokens))
-            ids, added = [], prompt
+            ids = []
+            added = prompt
         tokens += [Token(one, None, None, False) for one in added]
         tokens += generated
         ids += [*added, *(token.id for token in generated)]

@@ -40,7 +40,13 @@ KINDS: tuple[Kind, ...] = ("rollouts", "inputs", "failures", "profile", "dataset
 MEAN_REWARD_KEYS = ("mean/reward", "avg_reward")
 """Where a profiled task keeps its mean reward, in either format."""
 
-SCORED, FAILED, TOKENS, UNNUMBERED, TOOL_ERROR, CUT_OFF, NOT_RUN = 1, 2, 4, 8, 16, 32, 64
+SCORED = 1
+FAILED = 2
+TOKENS = 4
+UNNUMBERED = 8
+TOOL_ERROR = 16
+CUT_OFF = 32
+NOT_RUN = 64
 
 NUMBER_TYPES = frozenset({int, float, bool})
 _LARGEST_INDEX = 1 << 31
@@ -105,8 +111,10 @@ def _replace_invalid(value: Any) -> Any:
 
 def read_facts(row: Mapping[str, Any]) -> RowFacts:
     """Return the facts of any row."""
-    response, params = as_mapping(row.get(RESPONSE_KEY_NAME)), as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
-    failure, cut_off = read_failure_kind(row), read_cut_off(row)
+    response = as_mapping(row.get(RESPONSE_KEY_NAME))
+    params = as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
+    failure = read_failure_kind(row)
+    cut_off = read_cut_off(row)
     kind = _detect_kind(row, failure, bool(response), bool(params))
     reward = _read_reward(row, kind)
     tools, tool_calls, length, flags = _measure_output(response.get("output"))

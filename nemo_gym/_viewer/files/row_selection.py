@@ -95,7 +95,8 @@ def filter_rows(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int
             numbers = {names.find(name) for name in wanted}
             rows = [row for row in rows if column[row] in numbers]
     if filters.tool is not None:
-        tools, having = columns.tools, {number for number, one in enumerate(columns.toolsets) if filters.tool in one}
+        tools = columns.tools
+        having = {number for number, one in enumerate(columns.toolsets) if filters.tool in one}
         rows = [row for row in rows if tools[row] in having]
     return rows if isinstance(rows, range) else array("I", rows)
 
@@ -209,7 +210,8 @@ class Groups:
     """Tasks in order; the rows of a group are a slice of one array."""
 
     def __init__(self, rows: "array[int]", starts: "array[int]") -> None:
-        self._rows, self._starts = rows, starts
+        self._rows = rows
+        self._starts = starts
         self.order: Sequence[int] = range(len(starts) - 1)
 
     def __len__(self) -> int:
@@ -228,9 +230,12 @@ def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descen
     """Group the rows by task and agent, and order the tasks."""
     if sort not in GROUP_SORTS:
         raise ValueError(f"tasks cannot be sorted by {sort!r}; known: {', '.join(GROUP_SORTS)}")
-    task, agent, rollout = columns.task, columns.agent, columns.rollout
+    task = columns.task
+    agent = columns.agent
+    rollout = columns.rollout
     together = array("I", sorted(rows, key=lambda row: (task[row], agent[row], rollout[row])))
-    starts, before = array("I"), None
+    starts = array("I")
+    before = None
     for position, row in enumerate(together):
         if (key := (task[row], agent[row])) != before:
             starts.append(position)

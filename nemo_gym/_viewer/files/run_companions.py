@@ -42,7 +42,8 @@ class RunFiles:
     """The other files of the run that `index` belongs to. The plan is read after the file itself."""
 
     def __init__(self, index: Index, user_cache_dir: Path | None = None) -> None:
-        self._index, self._cache_dir = index, user_cache_dir
+        self._index = index
+        self._cache_dir = user_cache_dir
         self.paths = find_run_paths(index.path)
         self._lock = threading.Lock()
         self._plan: Index | None = None
@@ -62,7 +63,8 @@ class RunFiles:
         columns = self._index.columns
         if self._index.kind not in ("rollouts", "failures") or columns.flags[row] & UNNUMBERED:
             return None
-        plan, task = self._open_plan(), columns.task[row]
+        plan = self._open_plan()
+        task = columns.task[row]
         if plan is None:
             return None
         # A task's rows are alike except for their index; in most plans a task's first row stands at its own index.
@@ -142,7 +144,8 @@ def open_failures(index: Index, user_cache_dir: Path | None = None) -> Index | N
 
 def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDescription:
     """Describe a run; `served_model` is the model name in its answers, which the config may not contain."""
-    config, settings = copy.deepcopy(manifest.config), copy.deepcopy(manifest.settings)
+    config = copy.deepcopy(manifest.config)
+    settings = copy.deepcopy(manifest.settings)
     hide_secrets(config)
     hide_secrets(settings)
     model = ", ".join(_iter_models(config, served_model)) or served_model or ""
@@ -192,7 +195,8 @@ def _describe_time(manifest: Manifest) -> str:
     began = _format_date(manifest.started_at)
     if manifest.resumed_at:
         return f"{began}, last resumed {_format_date(manifest.resumed_at)}"
-    start, end = _parse_date(manifest.started_at), _parse_date(manifest.ended_at or "")
+    start = _parse_date(manifest.started_at)
+    end = _parse_date(manifest.ended_at or "")
     if start is None or end is None:
         return began
     seconds = (end - start).total_seconds()
@@ -216,7 +220,8 @@ def _parse_date(text: str) -> datetime | None:
 
 
 def _describe_outcome(manifest: Manifest) -> str:
-    counts, has_ended = manifest.counts, manifest.status != "running"
+    counts = manifest.counts
+    has_ended = manifest.status != "running"
     parts = [f"{counts.scored:,} of {counts.requested:,} scored"] if has_ended else []
     parts += [f"{counts.failed:,} failed"] if counts.failed else []
     parts += [f"{counts.not_played:,} not run"] if counts.not_played and has_ended else []

@@ -100,7 +100,9 @@ def rank_tasks(
         for _, task in listed:
             # A prompt may hold anything, including what would move a terminal's cursor.
             text = "".join(char if char.isprintable() else " " for char in preview_question(rows.get(task, {})))
-            n, passed, prompt = len(rewards[task]), rate_passes(rewards[task], threshold), shorten(text, _PROMPT_LENGTH)
+            n = len(rewards[task])
+            passed = rate_passes(rewards[task], threshold)
+            prompt = shorten(text, _PROMPT_LENGTH)
             described.append(RankedTask(task, n, means[task], stds.get(task, 0.0), passed, prompt))
         return described
 

@@ -48,7 +48,9 @@ def render_block(block: Block, anchor: str | None = None, *, mark: int | None = 
 
 def _render_block_text(block: Block, mark: int | None) -> Iterator[Html]:
     """Render the text, in two parts if it is long: the second is folded."""
-    text, cut, at = block.text[:MOST_TEXT], len(block.text) - MOST_TEXT, len(block.text)
+    text = block.text[:MOST_TEXT]
+    cut = len(block.text) - MOST_TEXT
+    at = len(block.text)
     if len(text) > _TEXT_SHOWN + _TEXT_SHOWN // 3:
         # Prefer to cut at the end of a line near the limit.
         at = text.rfind("\n", _TEXT_SHOWN - _TEXT_SHOWN // 3, _TEXT_SHOWN) + 1 or _TEXT_SHOWN

@@ -22,12 +22,18 @@ _JSON_TOKEN = re.compile(
 # Beyond this, colors would only make a page slow.
 _MOST_COLOURED = 20_000
 
-_WIDTH, _HEIGHT = 420, 210
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 16, 34
-_INNER_WIDTH, _INNER_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+_WIDTH = 420
+_HEIGHT = 210
+_LEFT = 46
+_RIGHT = 8
+_TOP = 16
+_BOTTOM = 34
+_INNER_WIDTH = _WIDTH - _LEFT - _RIGHT
+_INNER_HEIGHT = _HEIGHT - _TOP - _BOTTOM
 _LABEL_PIXELS = 6.2
 _BAR_GAP = 0.22
-_ROW_HEIGHT, _MOST_CHARACTERS = 28, 64
+_ROW_HEIGHT = 28
+_MOST_CHARACTERS = 64
 _FLAT = 3
 """The height of the lowest bar: a bar of no height would look like a missing one."""
 
@@ -117,7 +123,8 @@ def draw_bar_chart(
 
     The axis always reaches up to `at_least`. If there is room, the value stands above its bar.
     """
-    low, high = min(0, *values), max(at_least, *values, 0)
+    low = min(0, *values)
+    high = max(at_least, *values, 0)
     high = high if high > low else low + 1
     slot = _INNER_WIDTH / max(len(values), 1)
     every = max(1, -(-int(max(map(len, labels), default=1) * _LABEL_PIXELS + 8) // max(int(slot), 1)))
@@ -152,11 +159,14 @@ def draw_row_chart(title: str, counts: Mapping[str, float], *, bad: bool = False
 
 def draw_point_chart(title: str, x_title: str, xs: Sequence[float], ys: Sequence[float]) -> Html:
     """Draw a dot per pair of values."""
-    right, low, high = max(xs, default=0) or 1, min(ys, default=0), max(ys, default=1)
+    right = max(xs, default=0) or 1
+    low = min(ys, default=0)
+    high = max(ys, default=1)
     low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
     shapes = _draw_axes(low, high)
     for x, y in zip(xs, ys, strict=True):
-        across, up = _LEFT + _INNER_WIDTH * x / right, _scale(y, low, high)
+        across = _LEFT + _INNER_WIDTH * x / right
+        up = _scale(y, low, high)
         shapes.append(element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r="3", class_="dot"))
     shapes.append(_draw_label(_LEFT, _HEIGHT - 16, "0", "middle"))
     shapes.append(_draw_label(_WIDTH - _RIGHT, _HEIGHT - 16, format_number(right), "end"))

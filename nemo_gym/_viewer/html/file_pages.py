@@ -31,8 +31,10 @@ from nemo_gym._viewer.html.rollout_page import render_reward
 
 FIRST_DIFFERENCE = "ngv-first-difference"
 _PROBLEMS_SHOWN = 50
-_TASKS_SHOWN, _MATCHES_SHOWN = 100, 200
-_BARS_SHOWN, _ROWS_SHOWN = 40, 12
+_TASKS_SHOWN = 100
+_MATCHES_SHOWN = 200
+_BARS_SHOWN = 40
+_ROWS_SHOWN = 12
 _GROUPS = 8
 _TARGET_LENGTH = 300
 
@@ -163,13 +165,15 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
     if agent.histogram is not None:
         yield draw_bar_chart("Rewards (rollouts)", agent.histogram.labels, agent.histogram.counts)
     if 1 < len(agent.pass_rates) <= _BARS_SHOWN:
-        labels, rates = [rate.task_label for rate in agent.pass_rates], [rate.pass_rate for rate in agent.pass_rates]
+        labels = [rate.task_label for rate in agent.pass_rates]
+        rates = [rate.pass_rate for rate in agent.pass_rates]
         yield draw_bar_chart("Pass rate per task, worst first", labels, rates, at_least=1)
     elif agent.pass_rate_histogram is not None and len(agent.pass_rates) > 1:
         yield draw_bar_chart("Pass rates (tasks)", agent.pass_rate_histogram.labels, agent.pass_rate_histogram.counts)
     if agent.is_binary and points:
         # Points at only 0 and 1 would hide behind each other.
-        by_length, by_calls = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        by_length = defaultdict[str, list[float]](list)
+        by_calls = defaultdict[str, list[float]](list)
         ordered = sorted(points, key=lambda point: point.length)
         size = max(1, -(-len(ordered) // _GROUPS))
         for start in range(0, len(ordered), size):

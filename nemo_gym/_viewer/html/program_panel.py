@@ -27,7 +27,8 @@ def render_changes(changes: Sequence[ChangedFile]) -> Html:
     heading = element("h2", "What the program changed")
     if not changes:
         return join([heading, soft("No file of the workspace.")])
-    room, opened = MOST_TEXT, sum(len(file.lines) for file in changes) <= _LINES_OPEN
+    room = MOST_TEXT
+    opened = sum(len(file.lines) for file in changes) <= _LINES_OPEN
     folds: list[Html] = []
     for file in changes:
         if room < 0:
@@ -45,7 +46,8 @@ def render_changes(changes: Sequence[ChangedFile]) -> Html:
 
 def render_branches(branches: Sequence[ProgramBranch]) -> Html:
     """Render the calls beside the main line, each chain of them as a conversation in a fold."""
-    folds, room = [], _MOST_SAID
+    folds = []
+    room = _MOST_SAID
     for branch in branches:
         room -= sum(len(block.text) for block in branch.blocks[branch.n_shared :])
         content = _render_branch(branch) if room >= 0 else [soft("What was said is in the raw JSON.")]

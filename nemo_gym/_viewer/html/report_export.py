@@ -127,10 +127,12 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
     pages = target / _PAGES
     if pages.is_dir():
         shutil.rmtree(pages)  # from an earlier report
-    size, entries = 0, []
+    size = 0
+    entries = []
     for position, one in enumerate(chosen):
         file = files[one.file]
-        row, planned = file.index.read_row(one.row), file.run_files.read_planned(one.row)
+        row = file.index.read_row(one.row)
+        planned = file.run_files.read_planned(one.row)
         rollout = read_rollout(row, planned)
         content = join([_make_navigation(file.name, chosen, position), render_rollout(rollout)])
         size += _write_page(pages / one.name, f"{rollout.title} · {file.name}", content)
@@ -168,7 +170,8 @@ def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> li
     if rollout.outcome == "not run":
         score = rollout.outcome
     elif rollout.failure is not None:
-        score, mood = rollout.failure.kind, "bad"
+        score = rollout.failure.kind
+        mood = "bad"
     elif rollout.reward is not None:
         score = format_number(rollout.reward)
         mood = "bad" if rollout.reward <= 0 else "good" if rollout.reward >= 1 else ""

@@ -25,12 +25,14 @@ _NOT_RECORDED = "not recorded"
 _CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
 _CUT_OFF = {"max_steps": "cut off at the agent's step limit", "length": "cut off at the output length limit"}
 
-_VALUE_SHOWN, _FIELD_SHOWN = 700, 100
+_VALUE_SHOWN = 700
+_FIELD_SHOWN = 100
 
 
 def render_rollout(rollout: Rollout) -> Html:
     """Render everything about a rollout."""
-    folds, work = [], rollout.work
+    folds = []
+    work = rollout.work
     if fields := rollout.scoring.task_fields:
         folds.append(fold(f"Task fields ({len(fields)})", *(_render_field(name, value) for name, value in fields)))
     if rollout.settings:
@@ -43,7 +45,8 @@ def render_rollout(rollout: Rollout) -> Html:
     if rollout.tokens is not None:
         tokens = element("div", render_tokens(rollout.tokens))
         folds.append(fold(f"Tokens ({len(rollout.tokens.tokens):,})", tokens))
-    text, cut = format_json(rollout.row), 0
+    text = format_json(rollout.row)
+    cut = 0
     if len(text) > _MOST_INDENTED:
         text = orjson.dumps(rollout.row, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
         text, cut = text[:_MOST_RAW], max(len(text) - _MOST_RAW, 0)
@@ -86,7 +89,8 @@ def _render_header(rollout: Rollout) -> Iterator[Html]:
         text = "1 crashed tool call" if n == 1 else f"{n} crashed tool calls"
         badges.append(element("span", text, class_="ngv-reward bad"))
     yield element("div", element("h1", rollout.title), *badges, class_="ngv-head")
-    usage, unknown = rollout.usage, _NOT_RECORDED if rollout.is_played else ""
+    usage = rollout.usage
+    unknown = _NOT_RECORDED if rollout.is_played else ""
     times = [call.latency_ms for call in rollout.calls if call.latency_ms is not None]
     known = {
         "agent": rollout.agent,

@@ -31,7 +31,8 @@ def render_tokens(sequence: TokenSequence) -> Html:
 
 
 def _iter_rendered(sequence: TokenSequence) -> Iterator[Html]:
-    breaks, at = set(sequence.breaks), 0
+    breaks = set(sequence.breaks)
+    at = 0
     for trained, group in groupby(sequence.tokens[:TOKEN_LIMIT], key=lambda token: token.trained):
         run = list(group)
         for position in sorted(breaks.intersection(range(at, at + len(run)))):

@@ -21,7 +21,8 @@ from nemo_gym.errors import GymError
 
 HIDDEN = gr.update(elem_classes="ngp-none")
 SHOWN = gr.update(visible=True, elem_classes="")
-_IDLE_S, _SEARCHING_S = 1.0, 0.3
+_IDLE_S = 1.0
+_SEARCHING_S = 0.3
 _COLOURS = (
     ("body_background_fill", "#ffffff", "#101216"),
     ("body_text_color", "#1c1f26", "#e6e8ee"),
@@ -90,7 +91,8 @@ class Viewer:
                 elif tab == "browse":
                     self._browse = BrowseTab()
                 elif tab == "rollout":
-                    self._bar, self._rollout = make_panel("ngp-bar"), make_panel("ngp-conversation")
+                    self._bar = make_panel("ngp-bar")
+                    self._rollout = make_panel("ngp-conversation")
                 else:
                     self._compare = make_panel("ngp-comparison")
 
@@ -113,7 +115,8 @@ class Viewer:
     def _answer(self, event: gr.EventData) -> Any:
         """Return what the page shows after a link, a key, a filter, some typing, or a look at whether there is more."""
         query = event.query if isinstance(event.query, str) else ""
-        location, kind = panels.complete_location(self._files, parse_location(query)), event.kind
+        location = panels.complete_location(self._files, parse_location(query))
+        kind = event.kind
         updates: dict[Any, Any] = {}
         if kind == "look" and event.seen == (version := self._get_version(location)):
             return {self._place: _write_state(location, version, _IDLE_S, event.number)}
@@ -126,14 +129,16 @@ class Viewer:
             updates |= {pane: SHOWN if tab == location.tab else HIDDEN for tab, pane in self._panes.items()}
             if location.tab == "browse":
                 updates |= self._browse.set_inputs(self._files.files[location.file], location)
-        seen, look_s = self._get_version(location), _IDLE_S
+        seen = self._get_version(location)
+        look_s = _IDLE_S
         # A rollout is drawn again only if it was just opened or more of it is known now: a reader may have unfolded it.
         opened = kind not in ("look", "search", "filter") or (
             kind == "look" and event.seen.partition(" ")[0] != seen.partition(" ")[0]
         )
         content, complete = self._render_tab(location, opened=opened)
         if not complete:
-            seen, look_s = "", _SEARCHING_S
+            seen = ""
+            look_s = _SEARCHING_S
         state = _write_state(location, seen, look_s, event.number)
         header = panels.render_header(self._files, location)
         return content | updates | {self._header: header, self._place: state}
@@ -237,7 +242,8 @@ class BrowseTab:
 
     def set_inputs(self, file: OpenFile, location: Location) -> dict[Any, Any]:
         """Return the inputs as a location sets them, with what the file offers to choose from."""
-        chosen, offered = location.filters, file.browser.list_choices()
+        chosen = location.filters
+        offered = file.browser.list_choices()
         sorts = GROUP_SORTS if location.grouped else (*SORTS, *offered.fields)
         return {
             self.outcome: chosen.outcome,

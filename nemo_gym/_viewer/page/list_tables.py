@@ -228,7 +228,8 @@ def _render_tokens(one: RowSummary) -> Html:
 
 def _render_tasks(file: OpenFile, location: Location) -> tuple[Html, bool]:
     """Render tasks, worst first unless something else is chosen; a task leads to its rollouts."""
-    browser, sort = file.browser, location.sort or GROUP_SORTS[0]
+    browser = file.browser
+    sort = location.sort or GROUP_SORTS[0]
     grouped = browser.find_groups(location.filters, sort, location.descending)
     page = browser.read_group_page(grouped, location.page)
     columns = _choose_task_columns(file, location, page.items)
@@ -238,7 +239,8 @@ def _render_tasks(file: OpenFile, location: Location) -> tuple[Html, bool]:
         rows.append(_render_row(columns, cells, _locate_rollouts(location, group), data_task=str(group.task)))
     html = _render_table(file, location, grouped, page, "task", columns, rows)
     if rows and file.failures is not None:
-        shown, failed = file.index.columns, file.failures.columns
+        shown = file.index.columns
+        failed = file.failures.columns
         missing = len(set(failed.task[: failed.n_rows]).difference(shown.task[: shown.n_rows]))
         if missing:
             text = f"{format_count(missing, 'more task')} {'has' if missing == 1 else 'have'} no scored rollout"
@@ -247,7 +249,8 @@ def _render_tasks(file: OpenFile, location: Location) -> tuple[Html, bool]:
 
 
 def _choose_task_columns(file: OpenFile, location: Location, groups: Sequence[TaskGroup]) -> list[Column]:
-    scale, failures = RewardScale(file), file.failures
+    scale = RewardScale(file)
+    failures = file.failures
 
     def link_rollouts(one: TaskGroup) -> Html:
         return make_link(_locate_rollouts(location, one), one.task_label)
@@ -324,7 +327,8 @@ def _render_table(
 
 
 def _render_heading(location: Location, column: Column) -> Html:
-    title, order = column.title, None
+    title = column.title
+    order = None
     if column.sort:
         is_sorted = location.sort == column.sort
         order = ("descending" if location.descending else "ascending") if is_sorted else "none"

@@ -29,7 +29,8 @@ class OpenFile:
         *,
         holds_failures_of_another: bool = False,
     ) -> None:
-        self.index, self.failures = index, failures
+        self.index = index
+        self.failures = failures
         self.name = index.name
         """Tells it from the other open files."""
         self.holds_failures_of_another = holds_failures_of_another
@@ -55,7 +56,8 @@ class OpenFile:
             version = self.version
             if self._overview is None or (version != self.overview_version and monotonic() >= self._due_s):
                 began_s = monotonic()
-                self._overview, self.overview_version = make_overview(self.index, self.failures), version
+                self._overview = make_overview(self.index, self.failures)
+                self.overview_version = version
                 self._due_s = monotonic() + _REST * (monotonic() - began_s)
             return self._overview
 
@@ -93,7 +95,8 @@ class OpenFiles:
 
     def compare(self, baseline: int, run: int) -> FileComparison:
         """Match two files by task, as far as both are indexed."""
-        left, right = self.files[baseline], self.files[run]
+        left = self.files[baseline]
+        right = self.files[run]
         key = (baseline, run, left.version, right.version)
         with self._lock:
             if self._comparison is None or self._comparison[0] != key:

@@ -152,7 +152,8 @@ def _render_state(file: OpenFile, location: Location) -> Html:
 def render_overview_tab(files: OpenFiles, location: Location) -> Html:
     """Render the agents to choose from, then all numbers and charts, failures, and lines that could not be read."""
     file = files.files[location.file]
-    report, progress = file.get_overview(), file.index.progress
+    report = file.get_overview()
+    progress = file.index.progress
     if not report.n_rows and report.complete:
         return render_empty("The file holds no rows that can be shown.")
     chosen = next((one for one in report.agents if one.agent == location.agent), next(iter(report.agents), None))
@@ -241,7 +242,8 @@ def render_compare_tab(files: OpenFiles, location: Location) -> Html:
     if location.row is None or location.beside is None:
         text = "There are no two rollouts of one task to compare."
         return element("div", modes, element("p", text, class_="ngp-empty"), class_="ngp")
-    left, right = RowRef(location.file, location.row), location.beside
+    left = RowRef(location.file, location.row)
+    right = location.beside
     choose = element(
         "div",
         _render_choice(files, location, "Left", left, right),
@@ -286,7 +288,8 @@ def _render_choice(files: OpenFiles, location: Location, label: str, chosen: Row
             continue
         scale = RewardScale(file)
         for row in file.browser.find_rows(Filters(task=task), "rollout").items[:_MOST_DOTS]:
-            one, ref = file.browser.summarize_row(row), RowRef(number, row)
+            one = file.browser.summarize_row(row)
+            ref = RowRef(number, row)
             said = f"reward {format_reward(one.reward)}" if one.reward is not None else one.failure_kind or one.outcome
             left, right = (ref, other) if label == "Left" else (other, ref)
             there = location.change(file=left.file, row=left.row, beside=right)
@@ -302,7 +305,8 @@ def _render_choice(files: OpenFiles, location: Location, label: str, chosen: Row
 
 
 def _render_two_files(files: OpenFiles, location: Location) -> Html:
-    baseline, run = location.file, _choose_run(location)
+    baseline = location.file
+    run = _choose_run(location)
     choose = None
     if len(files.runs) > 2:
         baselines = (_link_file(files, location.change(file=one, against=run), one, baseline) for one in files.runs)

@@ -253,7 +253,8 @@ def _convert_block(block: Block, new_id: NewId) -> Item:
             summary = [{"type": "summary_text", "text": block.thinking}]
             encrypted = block.signature or None
         case RedactedThinkingBlock():
-            summary, encrypted = [], block.data
+            summary = []
+            encrypted = block.data
         case _:
             raise NotImplementedError(f"a content block {block.type!r} has no form in the Responses API")
     return {"type": "reasoning", "id": f"rs_{new_id()}", "summary": summary, "encrypted_content": encrypted}

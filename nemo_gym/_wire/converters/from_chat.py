@@ -50,7 +50,8 @@ _ECHOED = tuple(
 
 def read_text(message: Message) -> tuple[str, str]:
     """Return the text and the refusal of an assistant message."""
-    content, refusal = message.get("content") or "", message.get("refusal") or ""
+    content = message.get("content") or ""
+    refusal = message.get("refusal") or ""
     if isinstance(content, str):
         return content, refusal
     refusals = [part["refusal"] for part in content if part["type"] == "refusal"]
@@ -121,7 +122,8 @@ def attach_tokens(items: list[BaseModel], message: Message) -> list[BaseModel]:
 
 def build_client_item(message: Message) -> BaseModel:
     """Return the item for a message that does not come from the assistant."""
-    role, content = message["role"], message.get("content")
+    role = message["role"]
+    content = message.get("content")
     if content is None:
         content = ""
     if role == "tool":
@@ -177,7 +179,8 @@ def build_response(
     created_at: float,
 ) -> NeMoGymResponse:
     """Return the response with `output`: an echo of the request, and how and at what cost the completion ended."""
-    choice, asked = pick_choice(completion), dict(params)
+    choice = pick_choice(completion)
+    asked = dict(params)
     reason = _INCOMPLETE.get(get_field(choice, "finish_reason") or "")
     echo = {name: to_plain(asked[name]) for name in _ECHOED if asked.get(name) is not None}
     # vLLM says which of the request's stop strings ended the reply; Anthropic clients ask for it.

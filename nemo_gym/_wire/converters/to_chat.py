@@ -76,9 +76,12 @@ class ResponsesConverterState(BaseModel):
         return len(self.content_buffer), len(self.refusal_buffer), len(self.tool_calls_buffer)
 
     def _emit(self, texts: int, refusals: int, calls: int) -> None:
-        content, self.content_buffer = "".join(self.content_buffer[:texts]), self.content_buffer[texts:]
-        refusal, self.refusal_buffer = "".join(self.refusal_buffer[:refusals]), self.refusal_buffer[refusals:]
-        tool_calls, self.tool_calls_buffer = self.tool_calls_buffer[:calls], self.tool_calls_buffer[calls:]
+        content = "".join(self.content_buffer[:texts])
+        self.content_buffer = self.content_buffer[texts:]
+        refusal = "".join(self.refusal_buffer[:refusals])
+        self.refusal_buffer = self.refusal_buffer[refusals:]
+        tool_calls = self.tool_calls_buffer[:calls]
+        self.tool_calls_buffer = self.tool_calls_buffer[calls:]
         message: dict[str, Any] = {"role": "assistant", "content": content or None}
         if tool_calls:
             message["tool_calls"] = tool_calls
@@ -150,7 +153,8 @@ def list_input_items(params: NeMoGymResponseCreateParamsNonStreaming) -> list[di
 
 
 def add_message(item: Item, state: ResponsesConverterState) -> None:
-    role, content = item["role"], item["content"] if item.get("content") is not None else ""
+    role = item["role"]
+    content = item["content"] if item.get("content") is not None else ""
     if role == "assistant":
         _add_assistant_message(item, state)
     elif role == "tool":
@@ -203,7 +207,8 @@ def build_chat_params(
     given = {name: to_plain(getattr(params, name)) for name in params.model_fields_set if name != "input"}
     given = _drop_nones(given)
     fields = {name: given[name] for name in SAME_PARAMS if name in given}
-    text, reasoning = given.get("text") or {}, given.get("reasoning") or {}
+    text = given.get("text") or {}
+    reasoning = given.get("reasoning") or {}
     wants_logprobs = "top_logprobs" in given or _LOGPROBS in given.get("include", [])
     renamed = {
         "max_tokens": given.get("max_output_tokens"),
@@ -238,7 +243,8 @@ def _convert_text_format(text_format: Item | None) -> dict[str, Any] | None:
 
 def _convert_tool_params(given: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the tools and the settings for their use, which endpoints refuse in a request without tools."""
-    tools, choice = given.get("tools") or [], given.get("tool_choice")
+    tools = given.get("tools") or []
+    choice = given.get("tool_choice")
     if not tools:
         if choice == "required" or isinstance(choice, Mapping):
             raise ValueError(f"tool_choice {choice!r} asks for a tool call, but the request has no tools")
@@ -271,7 +277,8 @@ def _merge_instructions(instructions: str | None, messages: list[dict[str, Any]]
     """Make one system message of the instructions and the system or developer messages that open the conversation."""
     if not instructions:
         return messages
-    texts, used = [instructions], 0
+    texts = [instructions]
+    used = 0
     for message in messages:
         text = join_text(message["content"]) if message["role"] in _INSTRUCTION_ROLES else None
         if text is None:

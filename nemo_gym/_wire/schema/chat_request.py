@@ -213,7 +213,8 @@ def _refuse_message(message: Any) -> NoReturn:
         refuse_non_object("message", message)
     if has_token_fields(message) and list_missing_token_fields(message):
         refuse_partial_tokens(message)
-    found, known = repr(message.get("role")), ", ".join(_CLASS_OF_ROLE)
+    found = repr(message.get("role"))
+    known = ", ".join(_CLASS_OF_ROLE)
     if has_token_fields(message):
         raise_refusal(
             "token_metadata_role", "token metadata belongs on assistant messages, not on role {found}", found=found

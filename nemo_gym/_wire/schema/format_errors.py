@@ -18,7 +18,8 @@ class InvalidModelReply(GymError):
 
     def __init__(self, message: str, reply: str = "") -> None:
         super().__init__(message, reply)
-        self.message, self.reply = message, reply
+        self.message = message
+        self.reply = reply
 
     def __str__(self) -> str:
         return f"{self.message}\nreply: {self.reply}" if self.reply else self.message

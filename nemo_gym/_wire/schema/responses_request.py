@@ -126,7 +126,8 @@ def _require_text_or_list(value: Any) -> Any:
 def _refuse_tool(known: str, tool: Any) -> NoReturn:
     if not isinstance(tool, dict):
         refuse_non_object("tool", tool)
-    name, found = repr(tool.get("name")), repr(tool.get("type"))
+    name = repr(tool.get("name"))
+    found = repr(tool.get("type"))
     raise_refusal(
         "tool_type", "tool {name} has unknown type {found}; known: {known}", name=name, found=found, known=known
     )

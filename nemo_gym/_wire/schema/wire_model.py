@@ -115,7 +115,8 @@ def raise_refusal(kind: str, message: str, **known: Any) -> NoReturn:
 
 def refuse_non_object(what: str, value: Any) -> NoReturn:
     """Refuse a value that is not an object where a tool, a message or the like (`what`) is expected."""
-    kind, found = f"{what.replace(' ', '_')}_shape", type(value).__name__
+    kind = f"{what.replace(' ', '_')}_shape"
+    found = type(value).__name__
     raise_refusal(kind, "a {what} must be an object, not {found}", what=what, found=found)
 
 
@@ -127,7 +128,8 @@ class PickBy:
     """
 
     def __init__(self, pick: Callable[[Any], str], refuse: Callable[[Any], NoReturn]) -> None:
-        self._pick, self._refuse = pick, refuse
+        self._pick = pick
+        self._refuse = refuse
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         names = {member: str(member.__name__) for member in get_args(source)}

@@ -69,7 +69,8 @@ class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig
     @model_validator(mode="before")
     @classmethod
     def name_the_file_in_the_folder(cls, data: Any) -> Any:
-        folder, artifact = data.get("output_dirpath"), data.get("artifact_fpath")
+        folder = data.get("output_dirpath")
+        artifact = data.get("artifact_fpath")
         if folder and artifact and not data.get("output_fpath"):
             return {**data, "output_fpath": str(Path(folder, PurePosixPath(artifact).name))}
         return data

@@ -76,7 +76,9 @@ def download(overrides: list[str]) -> int:
 
 
 def _transfer(config: BaseUploadJsonlDatasetHuggingFaceConfig, values: dict[str, Any], *, then_delete: bool) -> int:
-    handling, wanted, name = validate_settings(_Handling, values), plan_upload(config), plain_name(config)
+    handling = validate_settings(_Handling, values)
+    wanted = plan_upload(config)
+    name = plain_name(config)
     registry = registry_settings(values) if then_delete else None
     if registry is not None:
         # It must exist in GitLab, under exactly this name, before anything is uploaded.

@@ -234,7 +234,8 @@ class Shipped:
             return None
         plan = plan_venv(self.folder, venv_settings(config))
         with tempfile.TemporaryDirectory() as place:
-            given, out = Path(place) / "rows.json", Path(place) / "solutions.json"
+            given = Path(place) / "rows.json"
+            out = Path(place) / "solutions.json"
             given.write_text(json.dumps(list(rows)), encoding="utf-8")
             _, names = split_server_folder(self.folder)
             module = ".".join((*names, "generate_data"))
@@ -322,7 +323,8 @@ def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         rows = list(read_rows(path))
     except (JsonlError, OSError) as error:
         return [], [str(error)]
-    checker, offending = RowChecker(KnownSettings()), Offending(path)
+    checker = RowChecker(KnownSettings())
+    offending = Offending(path)
     for number, row in enumerate(rows, 1):
         try:
             checker.check(row)

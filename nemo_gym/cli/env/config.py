@@ -140,7 +140,8 @@ def _make_stand_in(source: GlobalConfigDictParserConfig) -> DictConfig:
 def _lint(resolved: Resolved) -> Problems:
     """Report what is wrong beyond the shape of a config: missing code, keys that nothing reads, no server."""
     roots = component_search_roots()
-    servers, provenance = resolved.servers, resolved.provenance
+    servers = resolved.servers
+    provenance = resolved.provenance
     problems = check_implementations(servers, provenance, roots)
     problems.extend(check_command(resolved))
     if not servers.values.plain.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):

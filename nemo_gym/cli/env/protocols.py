@@ -72,7 +72,8 @@ class Offer:
         host = config.get("default_host") or DEFAULT_HOST
         port = config.get("openenv_port")
         if port is None:
-            low, high = config[PORT_RANGE_LOW_KEY_NAME], config[PORT_RANGE_HIGH_KEY_NAME]
+            low = config[PORT_RANGE_LOW_KEY_NAME]
+            high = config[PORT_RANGE_HIGH_KEY_NAME]
             port = reserve_port(host, low, high, list(config.disallowed_ports), _PORT_TRIES)
         rows = {server.name: _find_rows(server) for server in self._servers}
         async with serve_openenv(ServerClient.load_from_global_config(), rows, host, int(port)) as urls:

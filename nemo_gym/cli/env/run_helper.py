@@ -49,7 +49,8 @@ from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, Ser
 
 Beside = Callable[[], contextlib.AbstractAsyncContextManager[object]]
 _OWN_PROCESS = "hint: give it a process of its own, with `placement: process` in its config"
-_STOP_TIMEOUT_S, _THREAD_TIMEOUT_S = 20.0, 2.0
+_STOP_TIMEOUT_S = 20.0
+_THREAD_TIMEOUT_S = 2.0
 
 
 class RunHelper:
@@ -149,11 +150,14 @@ class _ServingThread:
     def __init__(self, config: DictConfig, beside: Beside | None) -> None:
         import uvloop
 
-        self._config, self._beside = config, beside or contextlib.nullcontext
+        self._config = config
+        self._beside = beside or contextlib.nullcontext
         # Created before the thread, so that it can be told to stop from the start.
-        self._loop, self._stop = uvloop.new_event_loop(), asyncio.Event()
+        self._loop = uvloop.new_event_loop()
+        self._stop = asyncio.Event()
         self.thread = threading.Thread(target=self._work, name="nemo-gym-servers", daemon=True)
-        self.ready, self.ended = threading.Event(), threading.Event()
+        self.ready = threading.Event()
+        self.ended = threading.Event()
         self.over = threading.Event()
         """Set when a server has died or all have ended."""
         self.failure: BaseException | None = None
@@ -185,7 +189,8 @@ class _ServingThread:
             self._tell_end(error)
 
     async def _serve(self) -> None:
-        serving, stopped = asyncio.create_task(self._serve_until_stopped()), asyncio.create_task(self._stop.wait())
+        serving = asyncio.create_task(self._serve_until_stopped())
+        stopped = asyncio.create_task(self._stop.wait())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not self.ready.is_set():
             serving.cancel()  # told to stop while still starting

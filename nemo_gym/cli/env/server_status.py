@@ -17,7 +17,8 @@ from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
-_HEAD_TIMEOUT_S, _SERVER_TIMEOUT_S = 5, 2
+_HEAD_TIMEOUT_S = 5
+_SERVER_TIMEOUT_S = 2
 _INSTANCES = TypeAdapter(list[ServerInstanceDisplayConfig])
 
 

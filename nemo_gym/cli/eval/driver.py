@@ -74,7 +74,8 @@ def count_driven(paths: RunPaths, driver: str) -> Counts:
             f"the driver {driver!r} has ended, but there is no {paths.output}.\n"
             "hint: a driver writes its rollouts to `output_jsonl_fpath` of the config that it is given"
         )
-    scored, failed = KeySet(), KeySet()
+    scored = KeySet()
+    failed = KeySet()
     for result in read_results(paths.output):
         (failed if read_reward(result.row) is None else scored).add(result.key)
     for result in read_results(paths.failures) if paths.failures.is_file() else ():

@@ -65,7 +65,8 @@ def describe(forecast: dict[str, Any], count: int, *, has_tools: bool) -> str | 
     """Return the estimate for a run of `count` rollouts; None if it is short."""
     prompt = fmean(one["prompt_tokens"] for one in forecast["work"])
     output = fmean(one["most_output_tokens"] for one in forecast["work"])
-    read, written = forecast["read_tokens_per_s"], forecast["written_tokens_per_s"]
+    read = forecast["read_tokens_per_s"]
+    written = forecast["written_tokens_per_s"]
     least_s = count * prompt / read
     most_s = least_s + count * output / written
     is_long = has_tools or prompt >= _LONG_PROMPT_TOKENS

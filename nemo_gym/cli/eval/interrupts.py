@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # Longer than it takes to notice that a server process, or one of its workers, has died.
 _HOLD_FAILURES_S = 6.0
 # How long a server may block the event loop before it is named, and at the end of a run before it is interrupted.
-_BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
+_BLOCKED_S = 5.0
+_BLOCKED_AT_END_S = 1.0
 _BLOCKED_HINT = (
     "hint: a handler must not wait or compute for long in the event loop: use `asyncio.to_thread`, or give the server "
     "a process of its own with `placement: process`"
@@ -42,8 +43,10 @@ class RunInterrupts:
 
         task = asyncio.current_task()
         assert task is not None
-        self._control, self._on = control, on
-        self._loop, self._task = asyncio.get_running_loop(), task
+        self._control = control
+        self._on = on
+        self._loop = asyncio.get_running_loop()
+        self._task = task
         self._is_playing = self._is_ending = False
         self._timeout_s = math.inf
         self._watch = LoopWatch(
@@ -68,7 +71,8 @@ class RunInterrupts:
     @contextmanager
     def guard_play(self, timeout_s: float | None = None) -> Iterator[None]:
         """Guard running rollouts: interrupt a server that blocks the loop for `timeout_s`."""
-        self._is_playing, self._timeout_s = True, timeout_s or math.inf
+        self._is_playing = True
+        self._timeout_s = timeout_s or math.inf
         self._watch.dumps_threads = True
         try:
             yield

@@ -21,7 +21,8 @@ from rich.text import Text
 from nemo_gym._results.run_summary import Standing
 
 _GAP = 3
-_WIDEST_BAR, _NARROWEST_BAR = 40, 8
+_WIDEST_BAR = 40
+_NARROWEST_BAR = 8
 _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 
 
@@ -94,7 +95,8 @@ class Display:
 
     def release(self) -> None:
         """Give the terminal back: the last frame stays, the cursor shows again."""
-        live, self._live = self._live, None
+        live = self._live
+        self._live = None
         if live is not None:
             live.stop()
             self._print_above()
@@ -119,7 +121,8 @@ class Display:
 
 def _merge_alike(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines that differ only in numbers once, so that a hundred servers with the same problem stay readable."""
-    counted, firsts = Counter[str](), dict[str, str]()
+    counted = Counter[str]()
+    firsts = dict[str, str]()
     for line in lines:
         gist = _VARYING.sub("#", line)
         counted[gist] += 1
@@ -133,7 +136,8 @@ class _DisplayStream:
     """Replaces a stream of the terminal: what is written to it goes through the display."""
 
     def __init__(self, stream: TextIO, display: Display) -> None:
-        self._stream, self._display = stream, display
+        self._stream = stream
+        self._display = display
 
     def write(self, text: str) -> int:
         self._display.take(text, self._stream)

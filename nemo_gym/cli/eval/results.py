@@ -143,7 +143,8 @@ class Scores:
 
     def __init__(self, paths: RunPaths, *, complete: bool) -> None:
         """`complete` is False if some rollouts will not be added here."""
-        self._paths, self._complete = paths, complete
+        self._paths = paths
+        self._complete = complete
         self._file: BinaryIO | None = None
 
     def add(self, outcome: Outcome) -> None:

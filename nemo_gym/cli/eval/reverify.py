@@ -64,7 +64,8 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     from nemo_gym._servers.launching.launch import serve_config
 
     reserve_head_port(config)
-    verifiers, control = find_verifiers(config), RunControl()
+    verifiers = find_verifiers(config)
+    control = RunControl()
     with open_screen(quiet=settings.quiet) as screen, RunInterrupts(control, screen).catch() as interrupts:
         async with serve_config(config, render.note, render.count) as served:
             client = ServerClient.load_from_global_config()
@@ -84,7 +85,8 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
                 append=settings.append,
             )
             limiter = FixedLimit(settings.num_samples_in_parallel or _DEFAULT_PARALLEL)
-            summary, before = RunSummary(len(plan.todo)), plan.n_done + plan.n_seeds
+            summary = RunSummary(len(plan.todo))
+            before = plan.n_done + plan.n_seeds
             with lock_run(paths):
                 run = _open_run(plan, paths, inputs, keep=keep and bool(plan.n_done))
                 with (
@@ -147,7 +149,8 @@ def remove_unused_models(config: DictConfig) -> None:
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     verifiers = [plain[one.name] for one in instances if one.SERVER_TYPE == "resources_servers"]
-    asked, missing = find_models(verifiers), find_stand_in(config)
+    asked = find_models(verifiers)
+    missing = find_stand_in(config)
     if missing is not None and missing in asked:
         raise ConfigError(
             f"a verifier calls the model {missing!r}, which the config does not define\n"

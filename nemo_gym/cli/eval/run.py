@@ -109,7 +109,8 @@ async def _evaluate(
     export: Export,
 ) -> int:
     """Run what is left, with the servers behind the client `running` or else with the config's own."""
-    control, at_once = RunControl(), settings.num_samples_in_parallel
+    control = RunControl()
+    at_once = settings.num_samples_in_parallel
     limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
     with (
         open_screen(quiet=settings.quiet) as screen,
@@ -118,7 +119,8 @@ async def _evaluate(
         keep_scores(todo.paths, complete=not todo.is_resumed) as scores,
     ):
         async with reach_servers(config, settings, running) as (client, served):
-            witness, versions = find_observer(client), None if served is None else served.policy_version
+            witness = find_observer(client)
+            versions = None if served is None else served.policy_version
             async with (
                 open_play(config, settings, client, witness, control, interrupts, versions) as play_with,
                 bound_staleness(

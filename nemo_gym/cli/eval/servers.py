@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from nemo_gym.cli.eval.interrupts import RunInterrupts
 
 _OTHER_FILES = 512
-_FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
+_FEWEST_CONNECTIONS = 64
+_MOST_CONNECTIONS = 100 * 1024
 
 
 def find_running(settings: EvalRunConfig) -> ServerClient | None:
@@ -84,7 +85,8 @@ async def open_play(
 
     `versions` tells the servers of workers about policy versions.
     """
-    count, on = settings.count_workers(), settings.rollout_workers_on
+    count = settings.count_workers()
+    on = settings.rollout_workers_on
     if count == 1 and on == "machine":
         yield play_with_agents(
             client,

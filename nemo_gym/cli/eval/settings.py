@@ -162,7 +162,8 @@ def _choose_datasets(
     split: Split = settings.split or "benchmark"
     scope = dataset_scope(config, [split], with_prompts=with_prompts)
     if settings.split is None and not scope.sources:
-        split, scope = "example", dataset_scope(config, ["example"], with_prompts=with_prompts)
+        split = "example"
+        scope = dataset_scope(config, ["example"], with_prompts=with_prompts)
     if not scope.sources:
         raise ConfigError(f"the config has no {split} dataset.\nhint: name a file with --input, or another --split")
     if settings.agent_name is None:

@@ -135,7 +135,8 @@ class CommandProvider(ABC):
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file or folder into the sandbox; see `SandboxProvider.upload_file`."""
-        source, target = Path(source_path), self._translate_path(handle, target_path)
+        source = Path(source_path)
+        target = self._translate_path(handle, target_path)
         what = f"upload {str(source)!r} to {target_path!r}"
         try:
             content, script, mode = await asyncio.to_thread(_open_source, source)
@@ -146,7 +147,8 @@ class CommandProvider(ABC):
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
         """Copy a file or folder out of the sandbox; see `SandboxProvider.download_file`."""
-        source, target = self._translate_path(handle, source_path), Path(target_path)
+        source = self._translate_path(handle, source_path)
+        target = Path(target_path)
         what = f"download {source_path!r} to {str(target)!r}"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

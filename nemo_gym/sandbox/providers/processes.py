@@ -42,7 +42,8 @@ class Capture:
         self._half = max(max_bytes // 2, 1)
         self._flood_bytes = max_bytes * FLOOD_FACTOR
         self._flooded = flooded
-        self._head, self._tail = bytearray(), bytearray()
+        self._head = bytearray()
+        self._tail = bytearray()
         self._total = 0
         self.closed = asyncio.Event()
 
@@ -95,10 +96,12 @@ async def run_program(
     `grace_s` is how long a tool that was asked to end may take, if not the usual `GRACE_S`.
     """
     flooded = asyncio.Event()
-    out, err = Capture(max_output_bytes, flooded), Capture(max_output_bytes, flooded)
+    out = Capture(max_output_bytes, flooded)
+    err = Capture(max_output_bytes, flooded)
     with contextlib.ExitStack() as ours:
         with contextlib.ExitStack() as theirs:
-            out_fd, err_fd = _attach(out, ours, theirs), _attach(err, ours, theirs)
+            out_fd = _attach(out, ours, theirs)
+            err_fd = _attach(err, ours, theirs)
             streams = (stdin, out_fd if stdout is None else stdout, err_fd)
             process = await spawn(argv, env, streams, pass_fds, interrupt, grace_s=grace_s)
         ended_by: EndedBy | None = None

@@ -77,7 +77,8 @@ def read_provider(config: Any, origin: str, ignored: Collection[str] = ()) -> tu
             f"{origin} must be a mapping with exactly one provider key, found: {found}\n"
             f"hint: e.g. {{'docker': {{}}}}; sandbox providers: {', '.join(list_providers())}"
         )
-    name, settings = names[0], config[names[0]]
+    name = names[0]
+    settings = config[names[0]]
     if settings is not None and not isinstance(settings, Mapping):
         raise SandboxConfigTypeError(
             f"the settings of provider {name!r} in {origin} must be a mapping, not {type(settings).__name__}\n"

@@ -31,7 +31,9 @@ class TerminalSession:
         grace_s: float | None,
     ) -> None:
         self.pty_id = uuid4().hex
-        self._process, self._output_fd, self._input_fd = process, output_fd, input_fd
+        self._process = process
+        self._output_fd = output_fd
+        self._input_fd = input_fd
         self._interrupt = interrupt
         self._grace_s = grace_s
         self._exited = asyncio.ensure_future(process.wait())
@@ -134,7 +136,10 @@ async def open_terminal(
     """
     if spec.pty:
         ours, theirs = os.openpty()
-        output_fd, input_fd, their_input, their_output = ours, ours, theirs, theirs
+        output_fd = ours
+        input_fd = ours
+        their_input = theirs
+        their_output = theirs
     else:
         # Not a socket pair: bash takes one for a remote login and reads its startup files.
         (output_fd, their_output), (their_input, input_fd) = os.pipe(), os.pipe()

@@ -53,7 +53,8 @@ class SkyrlEnvironment:
     def step(self, text: str) -> tuple[list[dict[str, Any]] | None, float, bool, bool, dict[str, Any]]:
         """Take a step."""
         output = self._env.step(text)
-        observations, info = output["observations"] or [], dict(output["metadata"] or {})
+        observations = output["observations"] or []
+        info = dict(output["metadata"] or {})
         for message in observations:
             if message["content"].startswith(_SEARCH_FAILED):
                 raise ConnectionError(f"the retriever in the config did not answer: {message['content'].strip()[:500]}")

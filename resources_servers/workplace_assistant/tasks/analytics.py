@@ -20,7 +20,8 @@ _PLOTS = {"bar": "bar chart", "line": "line chart", "scatter": "scatter plot", "
 
 def plot(draw: Draw, do: Script) -> str:
     first, last = _span(draw)
-    value, kind = draw.pick(tuple(_VALUES)), draw.pick(tuple(_PLOTS))
+    value = draw.pick(tuple(_VALUES))
+    kind = draw.pick(tuple(_PLOTS))
     _plot(do, first, last, value, kind)
     asked = draw.pick(("Make a {} of {} on our website", "Show me a {} of the website's {}"))
     return f"{asked.format(_PLOTS[kind], _VALUES[value])} from {first} to {last}"

@@ -18,7 +18,10 @@ _MINUTES = (30, 60, 90)
 
 
 def create_event(draw: Draw, do: Script) -> str:
-    name, day, hour, minutes = draw_colleague(draw), draw.pick(DAYS), draw.between(9, 16), draw.pick(_MINUTES)
+    name = draw_colleague(draw)
+    day = draw.pick(DAYS)
+    hour = draw.between(9, 16)
+    minutes = draw.pick(_MINUTES)
     title = draw.pick(_MEETINGS)
     do(
         "calendar_create_event",
@@ -38,14 +41,17 @@ def cancel_next_event(draw: Draw, do: Script) -> str:
 
 
 def move_next_event(draw: Draw, do: Script) -> str:
-    name, day, hour = draw_colleague(draw), draw.pick(DAYS), draw.between(9, 15)
+    name = draw_colleague(draw)
+    day = draw.pick(DAYS)
+    hour = draw.between(9, 15)
     event = _next_event(do, name)
     do("calendar_update_event", event_id=event["event_id"], field="event_start", new_value=_at(day, hour))
     return f"Move my next meeting with {name}: it should begin {day.spoken} at {_spoken(hour)} instead"
 
 
 def change_duration(draw: Draw, do: Script) -> str:
-    name, minutes = draw_colleague(draw), str(draw.pick((45, *_MINUTES)))
+    name = draw_colleague(draw)
+    minutes = str(draw.pick((45, *_MINUTES)))
     event = _next_event(do, name)
     if event["duration"] == minutes:
         raise Unclear

@@ -16,8 +16,10 @@ from resources_servers.workplace_assistant.tasks.script import (
 
 
 def add_customer(draw: Draw, do: Script) -> str:
-    customer, name = draw.pick(("Wanda Ortiz", "Yusuf Demir", "Zoe Hartley", "Xavier Roche")), draw_colleague(draw)
-    status, product = draw.pick(STATUSES), draw.pick(PRODUCTS)
+    customer = draw.pick(("Wanda Ortiz", "Yusuf Demir", "Zoe Hartley", "Xavier Roche"))
+    name = draw_colleague(draw)
+    status = draw.pick(STATUSES)
+    product = draw.pick(PRODUCTS)
     email = f"{customer.replace(' ', '.').lower()}@{draw.pick(words.FIRMS)}.example"
     do(
         f"{CRM}_add_customer",
@@ -34,7 +36,8 @@ def add_customer(draw: Draw, do: Script) -> str:
 
 
 def change_status(draw: Draw, do: Script) -> str:
-    customer, status = draw_customer(draw, do), draw.pick(STATUSES)
+    customer = draw_customer(draw, do)
+    status = draw.pick(STATUSES)
     if customer["status"] == status:
         raise Unclear
     do(f"{CRM}_update_customer", customer_id=customer["customer_id"], field="status", new_value=status)
@@ -48,7 +51,8 @@ def delete_customer(draw: Draw, do: Script) -> str:
 
 
 def change_follow_up(draw: Draw, do: Script) -> str:
-    customer, day = draw_customer(draw, do), draw.pick(DAYS)
+    customer = draw_customer(draw, do)
+    day = draw.pick(DAYS)
     if customer["follow_up_by"] == str(day.date):
         raise Unclear
     do(f"{CRM}_update_customer", customer_id=customer["customer_id"], field="follow_up_by", new_value=str(day.date))
@@ -57,7 +61,8 @@ def change_follow_up(draw: Draw, do: Script) -> str:
 
 def hand_over_customers(draw: Draw, do: Script) -> str:
     (name, other), status, product = draw_two_colleagues(draw), draw.pick(STATUSES), draw.pick(PRODUCTS)
-    address, new_address = do.address(name), do.address(other)
+    address = do.address(name)
+    new_address = do.address(other)
     found = do(f"{CRM}_search_customers", assigned_to_email=address, status=status, product_interest=product)
     for customer in found["customers"]:
         do(

@@ -28,7 +28,8 @@ def delete_last_email(draw: Draw, do: Script) -> str:
 
 
 def forward_email(draw: Draw, do: Script) -> str:
-    email, name = draw.pick(do.world.emails), draw_colleague(draw)
+    email = draw.pick(do.world.emails)
+    name = draw_colleague(draw)
     newest = do("email_search_emails", query=email["subject"])["emails"][0]
     if newest["subject"] != email["subject"] or name.lower() in newest["sender/recipient"]:
         raise Unclear
@@ -37,16 +38,19 @@ def forward_email(draw: Draw, do: Script) -> str:
 
 
 def reply_email(draw: Draw, do: Script) -> str:
-    name, body = draw_colleague(draw), draw.pick(_ANSWERS)
+    name = draw_colleague(draw)
+    body = draw.pick(_ANSWERS)
     do("email_reply_email", email_id=_last_received(do, do.address(name))["email_id"], body=body)
     return f"Reply to the last email that I received from {name} with '{body}'"
 
 
 def ask_about_task(draw: Draw, do: Script) -> str:
-    name, where = draw_colleague(draw), draw.pick(LISTS[:3])
+    name = draw_colleague(draw)
+    where = draw.pick(LISTS[:3])
     address = do.address(name)
     task = require_one(do(f"{PM}_search_tasks", assigned_to_email=address, list_name=where)["tasks"])
-    subject, body = f"Status of {task['task_name']}", "How is this going?"
+    subject = f"Status of {task['task_name']}"
+    body = "How is this going?"
     do("email_send_email", recipient=address, subject=subject, body=body)
     return (
         f"{name} has one task in the list '{where}'. Send {name} an email with the subject 'Status of ' followed by "

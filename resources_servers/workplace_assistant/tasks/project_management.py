@@ -14,7 +14,10 @@ from resources_servers.workplace_assistant.tasks.script import (
 
 
 def create_task(draw: Draw, do: Script) -> str:
-    name, day, where, board = draw_colleague(draw), draw.pick(DAYS), draw.pick(LISTS[:2]), draw.pick(BOARDS)
+    name = draw_colleague(draw)
+    day = draw.pick(DAYS)
+    where = draw.pick(LISTS[:2])
+    board = draw.pick(BOARDS)
     title = draw.pick(("Prepare the spring release", "Clean up old feature flags", "Review the style guide"))
     do(
         f"{PM}_create_task",
@@ -31,7 +34,8 @@ def create_task(draw: Draw, do: Script) -> str:
 
 
 def move_task(draw: Draw, do: Script) -> str:
-    task, where = _task(draw, do), draw.pick(LISTS)
+    task = _task(draw, do)
+    where = draw.pick(LISTS)
     if task["list_name"] == where:
         raise Unclear
     do(f"{PM}_update_task", task_id=task["task_id"], field="list_name", new_value=where)
@@ -45,7 +49,8 @@ def delete_task(draw: Draw, do: Script) -> str:
 
 
 def reassign_task(draw: Draw, do: Script) -> str:
-    task, name = _task(draw, do), draw_colleague(draw)
+    task = _task(draw, do)
+    name = draw_colleague(draw)
     address = do.address(name)
     if task["assigned_to_email"] == address:
         raise Unclear
@@ -54,7 +59,8 @@ def reassign_task(draw: Draw, do: Script) -> str:
 
 
 def postpone_task(draw: Draw, do: Script) -> str:
-    task, day = _task(draw, do), draw.pick(DAYS)
+    task = _task(draw, do)
+    day = draw.pick(DAYS)
     if task["due_date"] == str(day.date):
         raise Unclear
     do(f"{PM}_update_task", task_id=task["task_id"], field="due_date", new_value=str(day.date))
@@ -62,7 +68,8 @@ def postpone_task(draw: Draw, do: Script) -> str:
 
 
 def finish_tasks(draw: Draw, do: Script) -> str:
-    name, board = draw_colleague(draw), draw.pick(BOARDS)
+    name = draw_colleague(draw)
+    board = draw.pick(BOARDS)
     found = do(f"{PM}_search_tasks", assigned_to_email=do.address(name), list_name="In Review", board=board)
     for task in found["tasks"]:
         do(f"{PM}_update_task", task_id=task["task_id"], field="list_name", new_value="Completed")

@@ -10,7 +10,8 @@ from resources_servers.workplace_assistant.company import Draw
 from resources_servers.workplace_assistant.world import World
 
 FIND = "company_directory_find_email_address"
-PM, CRM = "project_management", "customer_relationship_manager"
+PM = "project_management"
+CRM = "customer_relationship_manager"
 MOST_CALLS = 5
 """The agent has six turns, and the last is for its answer."""
 

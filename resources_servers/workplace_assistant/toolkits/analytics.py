@@ -91,7 +91,8 @@ def traffic_source_count(
 
 
 def _visits(world: World, time_min: str | None, time_max: str | None) -> Iterator[Row]:
-    first, last = parse_earliest_day(time_min, "time_min"), parse_latest_day(time_max, "time_max")
+    first = parse_earliest_day(time_min, "time_min")
+    last = parse_latest_day(time_max, "time_max")
     return (visit for visit in world.company.visits if first <= visit["date_of_visit"] <= last)
 
 

@@ -49,7 +49,9 @@ def search_events(
     page_size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
     """Searches for events whose name or participant contain all words of the query, in order of their start."""
-    matches, first, last = match_words(query), parse_earliest(time_min, "time_min"), parse_latest(time_max, "time_max")
+    matches = match_words(query)
+    first = parse_earliest(time_min, "time_min")
+    last = parse_latest(time_max, "time_max")
     hits = [
         event
         for event in world.events

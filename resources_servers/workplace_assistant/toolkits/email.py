@@ -45,11 +45,9 @@ def search_emails(
     page_size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
     """Searches for emails whose subject, body, sender or recipient contain all words of the query, newest first."""
-    matches, first, last = (
-        match_words(query),
-        parse_earliest_day(date_min, "date_min"),
-        parse_latest_day(date_max, "date_max"),
-    )
+    matches = match_words(query)
+    first = parse_earliest_day(date_min, "date_min")
+    last = parse_latest_day(date_max, "date_max")
     hits = [
         email
         for email in reversed(world.emails)  # of those sent at the same time, the last one is the newest

@@ -296,7 +296,8 @@ def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptio
         for value in values:
             arguments += [flag, value]
     arguments += [*options.extra_run_args, *options.run_args, "--rm"]
-    shell, main = options.keepalive_shell, spec.entrypoint
+    shell = options.keepalive_shell
+    main = spec.entrypoint
     if main is None or isinstance(main, str):
         main = [shell, "-c", main or options.keepalive_cmd]
     if spec.ttl_s:

@@ -94,8 +94,11 @@ class LocalProvider(CommandProvider):
         if isolation not in get_args(IsolationChoice):
             raise SandboxConfigError(f"isolation must be one of {get_args(IsolationChoice)}, not {isolation!r}")
         self._isolation: IsolationChoice = isolation
-        self._memory_mib, self._max_processes, self._max_file_mib = memory_mib, max_processes, max_file_mib
-        self._max_disk_mib, self._run_as = max_disk_mib, run_as
+        self._memory_mib = memory_mib
+        self._max_processes = max_processes
+        self._max_file_mib = max_file_mib
+        self._max_disk_mib = max_disk_mib
+        self._run_as = run_as
         self._read_only_paths = tuple(read_only_paths)
         self._base_dir = Path(base_dir or tempfile.gettempdir())
         self._bubblewrap = bubblewrap
@@ -222,7 +225,9 @@ class LocalProvider(CommandProvider):
             shared = [*self._read_only_paths, *sandbox.sockets.values()]
             become = None
             if uid is not None and gid is not None and not all(map(_is_reachable_by_all, shared)):
-                become, uid, gid = (uid, gid), None, None
+                become = (uid, gid)
+                uid = None
+                gid = None
                 # Bubblewrap denies further user namespaces only below one of its own, which root does not open.
                 filter_fd = FILTER_FD if build_namespace_filter() else None
             prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become, filter_fd)

@@ -3,7 +3,8 @@
 
 from inisettings.reader import Settings, read
 
-YES, NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
+YES = ("yes", "true", "on", "1")
+NO = ("no", "false", "off", "0")
 
 
 def merge(layers: list[Settings]) -> Settings:
