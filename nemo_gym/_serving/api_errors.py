@@ -117,7 +117,7 @@ def _read_refusal(status: int, body: bytes, retry_after: str = "") -> ApiError:
         sent = orjson.loads(body)
     except orjson.JSONDecodeError:
         sent = None
-    told = sent.get("error", sent) if isinstance(sent, dict) else None
+    told = sent.get("error", sent.get("detail", sent)) if isinstance(sent, dict) else None
     if isinstance(told, str):
         told = {"message": told}
     if not isinstance(told, dict) or not isinstance(told.get("message"), str):

@@ -47,6 +47,8 @@ def test_an_error_has_the_status_of_its_cause(error, status):
         ({"error": {"message": "no", "code": "invalid_api_key"}}, "no", "invalid_api_key"),
         ({"object": "error", "message": "no", "code": 400}, "no", None),
         ({"error": "no"}, "no", None),
+        ({"detail": "no"}, "no", None),
+        ({"detail": [{"msg": "no"}]}, 'the model\'s endpoint answered 401: {"detail": [{"msg": "no"}]}', None),
         ("<html>", 'the model\'s endpoint answered 401: "<html>"', None),
     ],
 )
