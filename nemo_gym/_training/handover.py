@@ -99,6 +99,7 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
     branches = join_turns(turns, decode)
     branch_of = {number: place for place, branch in enumerate(branches) for number in branch.turns}
     main = branch_of.get(len(turns) - 1)
+    untracked = count_untracked_turns(output)
     generated = count_generated_tokens(output)
     reread = list(_put_generated_ids_back(branches, turns, [output[place] for place in places]))
     aside = sorted([place for number, place in enumerate(places) if branch_of[number] != main] + list(problems))
@@ -109,7 +110,7 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
         "turns": len(turns),
         "branches": len(branches),
         "realigned_turns": [one["turn"] for one in reread],
-        "untracked_turns": count_untracked_turns(output),
+        "untracked_turns": untracked,
         "problems": [f"output item {place} {reason}" for place, reason in problems.items()],
         "branch_of_turn": [branch_of[number] for number in range(len(turns))],
         "reread": reread,

@@ -5,6 +5,7 @@ Every override on a command line must have an effect; `CheckedParser` checks tha
 parse a config themselves (`GlobalConfigDictParser`) may pass anything.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -212,7 +213,10 @@ def _check_settings(given: dict[str, Any]) -> Problems:
 
 
 def _check_urls(resolved: Resolved) -> Problems:
-    """Report model endpoints whose URL has no scheme."""
+    """Report model endpoints whose URL has no scheme.
+
+    The default of a shell variable that is not set is only warned of: the run may not need that endpoint.
+    """
     problems = Problems()
     plain = resolved.servers.values.plain
     shared = plain.get(POLICY_BASE_URL_KEY_NAME)
@@ -223,13 +227,19 @@ def _check_urls(resolved: Resolved) -> Problems:
             (path, url) for path, url in _find_base_urls(models, (str(name), "responses_api_models")) if url != shared
         ]
     for path, url in urls:
-        if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
-            where = f"{join_path(path)}{resolved.provenance.locate(path)}"
-            hint = f"write 'http://{url}'"
-            written = str(resolved.provenance.list_given(path)[-1].value)
-            if variable := re.search(r"\$\{\s*oc\.env:\s*(\w+)", written):
-                hint = f"set the environment variable {variable[1]!r} to the URL of the endpoint"
-            problems.add(ConfigError, f"{where}: {url!r} is not a URL: it has no scheme.\nhint: {hint}")
+        if not isinstance(url, str) or not url or "://" in url or path in resolved.servers.values.holes:
+            continue
+        said = f"{join_path(path)}{resolved.provenance.locate(path)}: {url!r} is not a URL: it has no scheme."
+        written = str(resolved.provenance.list_given(path)[-1].value)
+        variable = re.search(r"\$\{\s*oc\.env:\s*(\w+)", written)
+        if variable is None:
+            problems.add(ConfigError, f"{said}\nhint: write 'http://{url}'")
+            continue
+        hint = f"hint: set the environment variable {variable[1]!r} to the URL of the endpoint"
+        if variable[1] in os.environ:
+            problems.add(ConfigError, f"{said}\n{hint}")
+        else:
+            render.note(f"warning: {said}\n{hint}, if this run calls it")
     return problems
 
 

@@ -290,11 +290,21 @@ def test_an_override_with_a_wrong_value(gym, words, parts):
     expect(gym("env", "start", *REPLAYED, *words), 1, *parts)
 
 
-@pytest.mark.parametrize("command", [("env", "validate"), ("env", "start")])
-def test_the_default_of_an_unset_variable_is_no_url(gym, command):
+def test_the_default_of_an_unset_variable_as_a_url_is_a_warning(gym):
+    """Configs name endpoints this way that a run may not need, such as that of a judge."""
     Path("env.yaml").write_text("policy_base_url: ${oc.env:NO_SUCH_URL,MISSING}\npolicy_api_key: k\n")
+    said = gym("env", "validate", "--config", SERVER, "--model-type", "openai_model", "--model", "m")
+    assert (said.code, said.out) == (0, "✓ Config is valid.\n"), said
+    assert said.err.count("warning: policy_base_url (env.yaml:1): 'MISSING' is not a URL") == 1
+    assert "environment variable 'NO_SUCH_URL'" in said.err
+
+
+@pytest.mark.parametrize("command", [("env", "validate"), ("env", "start")])
+def test_a_variable_that_is_set_to_no_url(gym, command, monkeypatch):
+    monkeypatch.setenv("MODEL_URL", "localhost:8000/v1")
+    Path("env.yaml").write_text("policy_base_url: ${oc.env:MODEL_URL,MISSING}\npolicy_api_key: k\n")
     said = gym(*command, "--config", SERVER, "--model-type", "openai_model", "--model", "m")
-    expect(said, 1, "policy_base_url (env.yaml:1): 'MISSING' is not a URL", "environment variable 'NO_SUCH_URL'")
+    expect(said, 1, "policy_base_url (env.yaml:1): 'localhost:8000/v1' is not a URL", "variable 'MODEL_URL'")
 
 
 def test_all_mistakes_are_told_at_once(gym):

@@ -63,6 +63,8 @@ def test_of_a_fork_the_last_turns_branch_stays_and_the_other_is_set_aside():
     assert list_ids(row) == [0, 3, 2, 1, 0]
     drift = row["_ng_token_drift"]
     assert (drift["class"], drift["turns"], drift["branches"]) == ("forked", 3, 2)
+    assert drift["untracked_turns"] == 0, "the endpoint has sent the tokens of all turns"
+    assert (drift["generated_tokens"], drift["delivered_tokens"]) == (4, 2)
     assert drift["set_aside"] == [
         {"item": 0, "prompt_token_ids": [0], "generation_token_ids": [1, 2], "generation_log_probs": [-0.5, -0.5]}
     ]

@@ -15,6 +15,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym._servers.http.api_errors import ErrorTranslator, find_api
 from nemo_gym._servers.http.guard import json_reply
 from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER, same_token
 from nemo_gym._util.off_the_loop import in_thread
@@ -25,6 +26,7 @@ _TOKEN_HEADER = TOKEN_HEADER.lower().encode()
 _PRIVATE_SUFFIXES = (".local", ".internal", ".svc")
 """No page of the internet has a name that ends like this."""
 _MOST_REMEMBERED = 64
+_UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Admission:
             return await self.app(scope, receive, send)
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": 1008})
-        return await refusal(scope, receive, send)
+        # An SDK without the token shall raise what it raises for a wrong key. Web pages are not SDKs.
+        api = find_api(scope) if refusal.status_code == _UNAUTHORIZED else None
+        return await refusal(scope, receive, send if api is None else ErrorTranslator(send, api))
 
     async def refuse(self, scope: Scope) -> Response | None:
         """Return the answer to a request that may not pass; None for one that may."""
@@ -95,7 +99,7 @@ class Admission:
         if is_from_page and scope.get("method") not in _SAFE_METHODS and not self._is_own_origin(origin, host):
             return self.reply(403, _explain_foreign_origin(origin))
         if self._rules.token is not None and not self.has_token(scope, given):
-            return self.reply(401, _NO_TOKEN, {"www-authenticate": "Bearer"})
+            return self.reply(_UNAUTHORIZED, _NO_TOKEN, {"www-authenticate": "Bearer"})
         return None
 
     def has_token(self, scope: Scope, given: bytes | None) -> bool:

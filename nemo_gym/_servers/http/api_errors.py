@@ -28,7 +28,7 @@ Api = Literal["openai", "anthropic"]
 OUTSIDE_API = "nemo_gym.outside_api"
 """Scope key: the API that an outside program calls, whose errors it gets."""
 
-_API_PATH = re.compile(r"(?:/sessions/[^/]+)?/v1/(responses|chat/completions|messages|models)(?:/|$)")
+_API_PATH = re.compile(r"(?:/sessions/[^/]+)?/v1/(messages(?:/|$))?")
 _TOO_LONG = "context_length_exceeded"
 _TOO_LONG_SIGNS = re.compile(rf"{_TOO_LONG}|context length|prompt is too long", re.IGNORECASE)
 _BAD_REQUEST = 400
@@ -82,7 +82,7 @@ def find_api(scope: Scope) -> Api | None:
     path = _API_PATH.match(split_rollout_prefix(scope["path"]).rest)
     if path is None or is_own_call(scope):
         return None
-    is_anthropic = path[1] == "messages" or any(name == b"anthropic-version" for name, _ in scope["headers"])
+    is_anthropic = path[1] is not None or any(name == b"anthropic-version" for name, _ in scope["headers"])
     return "anthropic" if is_anthropic else "openai"
 
 
@@ -117,7 +117,7 @@ def _read_refusal(status: int, body: bytes, retry_after: str = "") -> ApiError:
         sent = orjson.loads(body)
     except orjson.JSONDecodeError:
         sent = None
-    told = sent.get("error", sent) if isinstance(sent, dict) else None
+    told = sent.get("error", sent.get("detail", sent)) if isinstance(sent, dict) else None
     if isinstance(told, str):
         told = {"message": told}
     if not isinstance(told, dict) or not isinstance(told.get("message"), str):
@@ -167,6 +167,10 @@ def _read_detail(status: int, sent: Any) -> ApiError:
     detail = sent.get("detail", sent) if isinstance(sent, Mapping) else sent
     if not (isinstance(detail, list) and all(isinstance(problem, Mapping) for problem in detail)):
         return ApiError(status, detail if isinstance(detail, str) else orjson.dumps(detail).decode())
+    if detail and detail[0].get("type") == "json_invalid":
+        return ApiError(
+            status, f"the body is not JSON: {detail[0]['ctx']['error']}, at character {detail[0]['loc'][1]}"
+        )
     places = [".".join(str(step) for step in problem.get("loc", ())[1:]) for problem in detail]
     told = [f"{place}: {problem.get('msg')}" for place, problem in zip(places, detail, strict=True)]
     return ApiError(status, "; ".join(told), param=next(filter(None, places), None))

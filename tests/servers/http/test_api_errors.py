@@ -5,9 +5,11 @@ import json
 import pickle
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
+from nemo_gym._servers.direct_calls.route import parse_json
+from nemo_gym._servers.http.admission import AccessRules, Admission
 from nemo_gym._servers.http.api_errors import ApiError, read_error
 from nemo_gym._servers.http.guard import ErrorsAsJson
 from nemo_gym._transport.call_errors import ServerDeadlineExceeded, ServerResponseError, ServerUnreachable
@@ -45,6 +47,8 @@ def test_an_error_has_the_status_of_its_cause(error, status):
         ({"error": {"message": "no", "code": "invalid_api_key"}}, "no", "invalid_api_key"),
         ({"object": "error", "message": "no", "code": 400}, "no", None),
         ({"error": "no"}, "no", None),
+        ({"detail": "no"}, "no", None),
+        ({"detail": [{"msg": "no"}]}, 'the model\'s endpoint answered 401: {"detail": [{"msg": "no"}]}', None),
         ("<html>", 'the model\'s endpoint answered 401: "<html>"', None),
     ],
 )
@@ -86,3 +90,38 @@ def test_only_outside_programs_on_the_paths_of_an_api_get_its_errors():
     for path, headers in (("/get_weather", {}), ("/v1/responses", {OWN_CALL_HEADER: "1"})):
         answer = client.post(path, headers=headers)
         assert (answer.status_code, type(answer.json())) == (500, str)
+
+
+def test_a_path_that_nobody_serves_is_told_of_as_the_apis_do():
+    app = FastAPI()
+    app.add_middleware(ErrorsAsJson, server_name="s")
+    answer = TestClient(app).post("/v1/embeddings", json={"input": "hi"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "Not Found")
+    answer = TestClient(app).post("/v1/files", headers={"anthropic-version": "2023-06-01"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+    assert TestClient(app).post("/v2/embeddings").json() == {"detail": "Not Found"}
+
+
+def test_a_body_that_is_no_json_is_told_of_with_the_place():
+    app = FastAPI()
+
+    @app.post("/v1/responses")
+    async def read(request: Request) -> None:
+        parse_json(await request.body())
+
+    app.add_middleware(ErrorsAsJson, server_name="s")
+    answer = TestClient(app).post("/v1/responses", content=b'{"model": }')
+    told = answer.json()["error"]
+    assert (answer.status_code, told["param"]) == (400, None)
+    assert told["message"] == "the body is not JSON: Expecting value, at character 10"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+def test_a_request_without_the_access_token_is_refused_in_the_shape_of_the_api(path):
+    client = TestClient(Admission(FastAPI(), "127.0.0.1", AccessRules(token="t")), base_url="http://127.0.0.1")
+    answer = client.post(path)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
+    assert ("type" in answer.json()) == (path == "/v1/messages")
+    assert "it carries no access token" in answer.json()["error"]["message"]
+    assert list(client.post("/verify").json()) == ["detail"]
+    assert list(client.post(path, headers={OWN_CALL_HEADER: "1"}).json()) == ["detail"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from nemo_gym._servers.processes.entrypoint import LIFELINE_FD, READY_FD, say_ready, take_fd
+from nemo_gym._servers.processes.entrypoint import LIFELINE_FD, READY_FD, load_server_class, say_ready, take_fd
 from tests.support.small_servers import until
 
 
@@ -50,6 +50,19 @@ def test_the_entrypoint_runs_as_a_script_does(tmp_path):
             f"__main__ {[str(tmp_path / 'app.py'), '--flag']} {tmp_path} a module beside it False\n"
         )
         assert process.wait() == 0
+
+
+def test_a_server_in_a_nested_folder_is_imported_under_its_whole_name(tmp_path, monkeypatch):
+    folder = tmp_path / "responses_api_agents/talks_for_a_test/simulation"
+    folder.mkdir(parents=True)
+    (folder / "turns.py").write_text("class Base: ...")
+    imported = "from responses_api_agents.talks_for_a_test.simulation.turns import Base\n"
+    (folder / "app.py").write_text(
+        f"{imported}class Simulation(Base): ...\nif __name__ == '__main__':\n    Simulation.run_webserver()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    server = load_server_class(folder, "app.py", object)
+    assert server.__module__ == "responses_api_agents.talks_for_a_test.simulation.app"
 
 
 def test_the_exit_code_is_that_of_the_entrypoint(tmp_path):
