@@ -54,8 +54,10 @@ class Problems:
         return bool(self._texts)
 
     def errors(self) -> list[ConfigError]:
-        """Return one error per kind, with all problems of that kind."""
-        return [kind("\n\n".join(texts)) for kind, texts in self._texts.items()]
+        """Return one error per problem, or a single one if all are of one kind, so that callers can catch it."""
+        if len(self._texts) == 1:
+            return [kind("\n\n".join(texts)) for kind, texts in self._texts.items()]
+        return [kind(text) for kind, text in self.pairs()]
 
     def raise_if_any(self) -> None:
         errors = self.errors()

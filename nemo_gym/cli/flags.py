@@ -285,7 +285,11 @@ def list_names(flag: Flag, roots: Sequence[Path]) -> list[str]:
 
 def _explain_miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
     lines = [f"{flag.name} {value}: there is no {implied}."]
-    if close := _guess_name(flag, value, roots):
+    own = [name for name in list_names(flag, roots) if name.startswith(f"{value}/")]
+    if flag.kind == "component" and len(own) > 1:
+        lines[0] = f"{flag.name} {value}: there is no {implied.name}, but its folder has others: {', '.join(own)}"
+        lines.append(f"hint: name one of them, as in `{flag.name} {own[0]}`")
+    elif close := _guess_name(flag, value, roots):
         lines[0] += f" Did you mean {close!r}?"
     elif value.endswith((".yaml", ".yml")):
         lines.append("hint: --config takes a path")

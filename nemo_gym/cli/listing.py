@@ -11,7 +11,7 @@ from typing import Any
 from nemo_gym import component_search_roots
 from nemo_gym._authoring.components import NOUNS, Component, list_components, search as search_components
 from nemo_gym._authoring.foreign_systems import SYSTEMS
-from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.nearest import did_you_mean, suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError, require_choice
 from nemo_gym.errors import GymError
@@ -114,8 +114,17 @@ def _read_overrides(overrides: list[str]) -> dict[str, Any]:
     if not overrides:
         return {}
     from nemo_gym._config.overrides import parse_overrides
+    from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME, SETTINGS
 
-    return parse_overrides(overrides).values
+    given = parse_overrides(overrides).values
+    known = {*SETTINGS, *_FILTERS, "catalog_kind", "catalog_type", "import_system"}
+    unread = [key for key in given if key not in known]
+    if unread and not given.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):
+        raise UsageError(
+            "\n".join(f"{key} (command line): nothing reads {key!r}.{suggest(key, known)}" for key in unread)
+            + f"\nhint: `+{ALLOW_UNKNOWN_KEYS_KEY_NAME}=true` accepts it"
+        )
+    return given
 
 
 def _list_components(noun: str) -> list[Component]:

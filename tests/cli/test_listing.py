@@ -223,3 +223,10 @@ def test_the_list_of_models_says_what_each_needs(gym):
     needs = {line.split()[0]: line for line in lines if line.startswith(("local_model ", "openai_model "))}
     assert " nothing " in needs["local_model"]
     assert " --model, --model-url, --model-api-key " in needs["openai_model"]
+
+
+@pytest.mark.parametrize("words", [("list", "environments"), ("list", "models"), ("search", "mcqa")])
+def test_an_override_that_nothing_reads_is_refused_like_an_unknown_flag(gym, words):
+    said = gym(*words, "+domian=math")
+    assert said.code == 2
+    assert "nothing reads 'domian'. Did you mean 'domain'?" in said.err

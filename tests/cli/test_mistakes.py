@@ -318,6 +318,8 @@ def test_all_mistakes_are_told_at_once(gym):
         "no environment was chosen",
         "--resources-server NAME",
         "gym list environments",
+        "the config has 3 problems",
+        "[3] ",
     )
 
 
@@ -328,6 +330,12 @@ def test_the_name_just_typed_is_never_suggested(gym, tmp_path):
         said = gym("env", command, "checker")
         expect(said, 2, "configs/strict.yaml", "configs/lenient.yaml", "`--config resources_servers/checker/configs/")
         assert "Did you mean" not in said.err
+    said = gym("eval", "run", "--resources-server", "checker", "--output", "o")
+    expect(said, 2, "no checker.yaml", "its folder has others: checker/lenient, checker/strict", "as in `--resources")
+
+
+def test_a_name_that_is_like_no_other_says_where_names_are_listed(gym):
+    expect(gym("env", "check", "zzzzzz"), 2, "there is no 'zzzzzz'", "`gym search zzzzzz`", "`gym list")
 
 
 @pytest.mark.parametrize("word", ["--allow-unknown-keys", "+allow_unknown_keys=true"])

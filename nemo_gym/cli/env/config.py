@@ -189,7 +189,8 @@ def find_named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
     folders = [root / place.partition("/")[0] for root in roots for place in places]
     guess = suggest(name, [entry.name for folder in folders for entry in folder.glob("[!._]*/")])
     listed = "".join(f"\n  {place}" for place in places)
-    raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}")
+    hint = "" if guess else f"\nhint: `gym search {name}` and `gym list resources-servers` show what there is"
+    raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}{hint}")
 
 
 def _list_configs(root: Path, collection: str, name: str) -> list[Path]:
