@@ -138,6 +138,7 @@ def test_stopping_one_of_two_profilers_leaves_the_other_running(tmp_path: Path):
     assert "inner_work" not in rows_of((tmp_path / "one.log").read_text())
 
 
+@pytest.mark.thorough
 def test_an_attached_server_answers_stats_and_writes_its_profile_when_it_ends(tmp_path: Path):
     app = FastAPI()
     app.post("/verify")(lambda: inner_work(10))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files make up a new resources server, environment or benchmark, and how they are written.
+"""Which files make up a new server, environment or benchmark, and how they are written.
 
 They are read from the templates of this package, filled in, and written without overwriting. In a template `@@KEY@@`
 stands for a value, in paths too; `dot_x.tmpl` becomes `.x`.
@@ -69,6 +69,11 @@ class Collection:
 def plan_resources_server(name: str) -> list[NewFile]:
     """Return a resources server with its agent, data and tests, whose verifier is still to be written."""
     return render_template("resources_server", f"resources_servers/{name}", _fill_names(name))
+
+
+def plan_model_server(name: str) -> list[NewFile]:
+    """Return a model server in front of a provider's endpoint, with its tests."""
+    return render_template("model_server", f"responses_api_models/{name}", _fill_names(name))
 
 
 def plan_new_verifier(name: str) -> Verifier:

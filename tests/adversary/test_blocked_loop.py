@@ -115,6 +115,7 @@ def test_the_third_ctrl_c_ends_a_run_that_nothing_else_ends(make_runner):
     assert runner.keys() == [(0, 0)]
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Inline server",
     fault="A handler catches every interruption, and its rollout has a `--timeout`",

@@ -66,27 +66,41 @@ def test_other_names_are_fine(name):
 LONG = "a" * 500
 ALIASES = "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 40))
 MERGES = "\n".join(f"y{n}: &y{n} {{<<: [*y{n - 1}, *y{n - 1}]}}" for n in range(1, 60))
-SLOW_CARDS = {
-    "many folders": card(f"['{'**/' * 300}x.jsonl']"),
-    "many stars": card(f"['{'*a' * 200}b.jsonl']"),
-    "both": card(f"['{'**/*a*a*a*a/' * 40}x.jsonl']"),
-    "a huge set": card(f"['[{'a-z' * 300}]*[{'!b' * 100}]x.jsonl']"),
-    "an open set": card("['[[[[[[[[[[[[[[[[x.jsonl']"),
-    "a range backwards": card("['[z-a]x.jsonl']"),
-    "a pattern too long": card(f"['{'*a' * 5000}']"),
-    "many patterns": card(f"[{', '.join(f'*{n}.jsonl' for n in range(20_000))}]"),
-    "a list of lists": card("[*long, *long, *long]", f"long: &long [{', '.join(['b*.jsonl'] * 20_000)}]"),
-    "aliases of aliases": card("*x39", f"x0: &x0 [lol]\n{ALIASES}"),
-    "aliases of aliases as a path": card("[{split: a, path: [*x39]}]", f"x0: &x0 [lol]\n{ALIASES}"),
-    "aliases of aliases as a split": card("[{split: *x39, path: a}]", f"x0: &x0 [lol]\n{ALIASES}"),
-    "merges of merges": card("[b.jsonl]", f"y0: &y0 {{a: b}}\n{MERGES}"),
-    "a list of itself": card("&a [{path: *a}]"),
-    "nested deeply": card("[" * 20_000),
-    "a number": card(f"[{{split: {'9' * 10_000}, path: a.jsonl}}]"),
-    "a date": card("[{split: 2024-99-99, path: gone.jsonl}]"),
-    "no end": "---" + "\n" * 1_000_000,
-    "many ends": "---\n" + ("---" + " " * 200 + "x\n") * 5000,
-    "large": card("[b.jsonl]", "x: [" + "y, " * 2_000_000 + "]"),
+MANY_PATTERNS = "[" + ", ".join(f"'*{n}.jsonl'" for n in range(20_000)) + "]"
+NO_SUCH_FILE = "but no data file has such a name"
+REFUSED_CARDS = {
+    "many folders": (card(f"['{'**/' * 300}x.jsonl']"), NO_SUCH_FILE),
+    "many stars": (card(f"['{'*a' * 200}b.jsonl']"), NO_SUCH_FILE),
+    "both": (card(f"['{'**/*a*a*a*a/' * 40}x.jsonl']"), NO_SUCH_FILE),
+    "a huge set": (card(f"['[{'a-z' * 300}]*[{'!b' * 100}]x.jsonl']"), "more than 1,024 characters for the path"),
+    "an open set": (card("['[[[[[[[[[[[[[[[[x.jsonl']"), NO_SUCH_FILE),
+    "a range backwards": (card("['[z-a]x.jsonl']"), NO_SUCH_FILE),
+    "a pattern too long": (card(f"['{'*a' * 5000}']"), "more than 1,024 characters for the path"),
+    "many patterns": (card(MANY_PATTERNS), "more than 10,000 patterns"),
+    "a list of lists": (
+        card("[*long, *long, *long]", f"long: &long [{', '.join(['b*.jsonl'] * 20_000)}]"),
+        "more than 10,000 patterns",
+    ),
+    "aliases of aliases": (card("*x39", f"x0: &x0 [lol]\n{ALIASES}"), "no text for the path of split 'train'"),
+    "aliases of aliases as a path": (
+        card("[{split: a, path: [*x39]}]", f"x0: &x0 [lol]\n{ALIASES}"),
+        "no text for the path of split 'a'",
+    ),
+    "aliases of aliases as a split": (
+        card("[{split: *x39, path: a}]", f"x0: &x0 [lol]\n{ALIASES}"),
+        "no text for the name of a split",
+    ),
+    "a list of itself": (card("&a [{path: *a}]"), "not valid YAML"),
+    "nested deeply": (card("[" * 20_000), "nested too deeply"),
+    "a number": (card(f"[{{split: {'9' * 10_000}, path: a.jsonl}}]"), "more than 1,024 characters for the name"),
+    "a date": (card("[{split: 2024-99-99, path: gone.jsonl}]"), NO_SUCH_FILE),
+    "large": (card("[b.jsonl]", "x: [" + "y, " * 2_000_000 + "]"), "more than 524,288 characters of YAML"),
+}
+PATHS = [f"{LONG}/{LONG}/{'a/' * 200}y.jsonl", *(f"{'a/' * n}{LONG}.jsonl" for n in range(60)), "b.jsonl"]
+TAKEN_CARDS = {
+    "merges of merges": (card("[b.jsonl]", f"y0: &y0 {{a: b}}\n{MERGES}"), ["b.jsonl"]),
+    "no end": ("---" + "\n" * 1_000_000, PATHS),
+    "many ends": ("---\n" + ("---" + " " * 200 + "x\n") * 5000, PATHS),
 }
 
 
@@ -95,17 +109,23 @@ SLOW_CARDS = {
     fault="Patterns or YAML of its card that take exponential time: `**/**/…`, sets, aliases, merges, deep nesting",
     outcome="They are matched in no time, or refused with an error that names the dataset.",
 )
-@pytest.mark.parametrize("what", SLOW_CARDS)
-def test_no_card_hangs_or_crashes_what_reads_it(what):
-    paths = [f"{LONG}/{LONG}/{'a/' * 200}y.jsonl", *(f"{'a/' * n}{LONG}.jsonl" for n in range(60)), "b.jsonl"]
-    said, splits = "'org/set'", dict[str, list[str]]()
-    try:
-        splits = assign_splits("org/set", paths, SLOW_CARDS[what])
-    except HubError as error:
-        said = str(error)
-    assert "'org/set'" in said
+@pytest.mark.parametrize("what", REFUSED_CARDS)
+def test_a_slow_card_is_refused_with_the_name_of_its_dataset(what):
+    readme, reason = REFUSED_CARDS[what]
+    with pytest.raises(HubError) as refused:
+        assign_splits("org/set", PATHS, readme)
+    said = str(refused.value)
+    assert "the card of 'org/set' (README.md)" in said
+    assert reason in said
     assert len(said) < 10_000
-    assert {path for files in splits.values() for path in files} <= set(paths)
+
+
+@pytest.mark.parametrize("what", TAKEN_CARDS)
+def test_a_slow_card_that_names_files_gets_them(what):
+    readme, files = TAKEN_CARDS[what]
+    assert {name: sorted(paths) for name, paths in assign_splits("org/set", PATHS, readme).items()} == {
+        "train": sorted(files)
+    }
 
 
 PARTS = st.lists(

@@ -70,6 +70,7 @@ os.symlink("loop", "loop")
     assert {"absolute", "loop", "stolen"} <= set(row["left_out"])
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Program's workspace",
     fault="FIFOs, sockets, names that are no text, links to them, and 10,000 folders in one another",
@@ -113,6 +114,7 @@ def test_a_file_that_has_another_name_outside_is_left_out(tmp_path):
     assert left_out == (["device", "stolen"] if os.geteuid() == 0 else ["stolen"])
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Program's workspace",
     fault="A killed run leaves a folder that holds 10,000 folders in one another",

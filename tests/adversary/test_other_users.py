@@ -118,6 +118,7 @@ async def test_the_mcp_endpoint_is_closed_to_other_users(unused_tcp_port):
         assert (await in_thread(call_as, NOBODY, unused_tcp_port, request)).status == 403
 
 
+@pytest.mark.thorough
 @needs_root
 @pytest.mark.fault(
     place="Viewer",

@@ -58,6 +58,7 @@ def test_the_death_of_a_server_process_stops_the_run_and_costs_no_attempt(tmp_pa
     assert sorted(runner.keys()) == planned(TASKS)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Server process",
     fault="One of its workers is killed while rollouts are played",
@@ -72,6 +73,7 @@ def test_the_death_of_a_worker_stops_the_run_and_costs_no_attempt(tmp_path, endp
     require_nothing_lost(runner)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Model server",
     fault="Its process is killed while rollouts are played",
@@ -91,6 +93,7 @@ def test_the_death_of_the_model_server_stops_the_run_and_costs_no_attempt(tmp_pa
     require_nothing_lost(runner)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault(
     place="Server process",
     fault="It is killed while `gym eval reverify` scores",

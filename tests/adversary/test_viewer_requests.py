@@ -95,6 +95,7 @@ async def test_without_the_token_nothing_is_shown(address, port):
     assert "httponly" in opened.headers
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; hint: apt-get install chromium")
 @pytest.mark.fault(
     place="Viewer",

@@ -51,6 +51,7 @@ def test_a_real_model_plays_and_is_scored(tmp_path):
     assert len(set(answers.values())) > 2, "a model that reads the question does not always say the same"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_another_seed_says_something_else_but_at_temperature_zero_the_same(tmp_path):
     def play(temperature, seed):

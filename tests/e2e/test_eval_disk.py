@@ -77,6 +77,7 @@ def test_a_full_disk_is_named_and_with_room_again_the_run_is_resumed_to_its_end(
         assert endpoint.calls() == CALLS_PER_ROLLOUT * left, "what was scored is not played again"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_disk_that_is_full_when_the_metrics_are_written_costs_no_rollout(tmp_path, disk, unused_tcp_port):
     tasks = write_tasks(tmp_path / "tasks.jsonl", TASKS)

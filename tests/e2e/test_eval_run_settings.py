@@ -86,6 +86,7 @@ def test_rows_hold_the_captured_calls_and_the_trajectory_and_metrics_do_not_see_
     assert not [name for name in metrics["agent_metrics"] if "ng_" in name]
 
 
+@pytest.mark.thorough
 def test_a_failure_holds_the_calls_that_led_to_it(runs):
     with running(Settings(faults={"500": 1.0})) as url:
         arguments = ["++observability_enabled=true", f"++model_call_capture_dir={runs.folder / 'captures'}"]

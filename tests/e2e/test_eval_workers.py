@@ -113,6 +113,7 @@ def test_a_server_that_blocks_its_worker_is_interrupted_at_the_deadline(tmp_path
 KILL_ON_SEVEN = "'number seven' in str(body.responses_create_params.input) and os.kill(os.getpid(), 9)"
 
 
+@pytest.mark.thorough
 def test_a_coordinator_that_is_killed_leaves_no_worker_and_the_run_is_resumed(runner, endpoint):
     endpoint.set(latency_ms=100)
     arguments = ["-i", str(write_tasks(runner.folder / "tasks.jsonl", 120)), "--workers", "2", "--concurrency", "8"]
@@ -147,6 +148,7 @@ def announce_version(runner: Runner, process: WarmProcess, version: int) -> None
             time.sleep(0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rollouts_of_every_worker_wait_for_their_policy_version_and_carry_it(runner, workers):
     path, errors = write_tasks(runner.folder / "tasks.jsonl", 16), runner.folder / "errors.txt"
@@ -248,6 +250,7 @@ def test_ctrl_c_lets_what_runs_finish_and_a_second_one_cancels_it(runner, endpoi
     assert len(set(runner.keys())) == len(runner.keys())
 
 
+@pytest.mark.thorough
 def test_an_endpoint_that_refuses_the_key_ends_a_run_with_workers_early(runner, endpoint):
     endpoint.set(faults={"401": 1.0})
     done = runner.run("-i", str(write_tasks(runner.folder / "t.jsonl", 200)), "--workers", "2", "--concurrency", "4")
@@ -279,6 +282,7 @@ def make_environment(folder: Path, endpoint: Endpoint, port: int, on_import: str
     return runner
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run_once", [False, True])
 def test_a_server_that_runs_once_serves_all_workers(tmp_path, endpoint, unused_tcp_port, run_once):
     runner = make_environment(tmp_path, endpoint, unused_tcp_port, run_once=run_once)
@@ -288,6 +292,7 @@ def test_a_server_that_runs_once_serves_all_workers(tmp_path, endpoint, unused_t
     assert pids == {process.pid} if run_once else len(pids) == 2 and process.pid not in pids
 
 
+@pytest.mark.thorough
 def test_a_server_that_cannot_start_in_a_worker_is_named_with_its_last_lines(tmp_path, endpoint, unused_tcp_port):
     on_import = "if 'worker-1' in sys.argv: raise RuntimeError('not in here')"
     runner = make_environment(tmp_path, endpoint, unused_tcp_port, on_import)

@@ -56,6 +56,7 @@ def get(port: int, path: str = "/", **headers: str):
 # --- death ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_server_killed_in_the_middle_of_a_request_ends_the_run_and_is_named(tmp_path, run_files):
     port = write_server(tmp_path, "victim", on_setup=HANG_IN_REQUEST, placement="process")
     other = write_server(tmp_path, "other", placement="process")
@@ -74,6 +75,7 @@ def test_a_server_killed_in_the_middle_of_a_request_ends_the_run_and_is_named(tm
     assert remaining(run_files) == []
 
 
+@pytest.mark.thorough
 def test_when_the_supervisor_is_killed_everything_it_started_goes_with_it(tmp_path):
     """Also what a server has started, even as the leader of a session of its own."""
     grandchildren = "\n".join(
@@ -136,6 +138,7 @@ def test_a_signal_while_servers_start_stops_them_too(tmp_path, run_files, number
     assert remaining(run_files) == []
 
 
+@pytest.mark.thorough
 def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
     write_server(tmp_path, "here")
     ignore = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
@@ -147,6 +150,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
         assert run.wait() == 0
 
 
+@pytest.mark.thorough
 def test_a_thread_in_which_a_server_hangs_does_not_keep_the_process_alive(tmp_path, run_files):
     stuck = "def stuck():\n    print('stuck', flush=True)\n    time.sleep(1000)\napp.get('/stuck')(stuck)"
     in_thread = "async def lost():\n    await asyncio.to_thread(stuck)\napp.get('/lost')(lost)"
@@ -166,6 +170,7 @@ def test_a_thread_in_which_a_server_hangs_does_not_keep_the_process_alive(tmp_pa
 # --- servers that do not start ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_servers_that_hang_at_start_are_named_with_what_they_said(tmp_path, run_files):
     late = ("inline", "process")
     hang = "print('loading'); time.sleep(1000)"
@@ -289,6 +294,7 @@ def test_a_port_that_is_taken_is_told_with_who_has_it(tmp_path, run_files, place
     assert remaining(run_files) == []
 
 
+@pytest.mark.thorough
 def test_two_launches_at_once_get_different_ports(tmp_path):
     write_server(tmp_path, "one", port=None, placement="process")
     write_server(tmp_path, "two", port=None)
@@ -318,6 +324,7 @@ def key_seen_from_another_process(run) -> str:
     return subprocess.run(command, env=run.environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.thorough
 def test_a_second_launch_on_the_same_head_port_leaves_the_first_alone(tmp_path):
     write_server(tmp_path, "here")
     other = write_server(tmp_path, "other", placement="process")
@@ -384,6 +391,7 @@ def test_lines_of_servers_carry_their_names(tmp_path):
         run.wait_until_said("(process) hello from process")
 
 
+@pytest.mark.thorough
 def test_with_a_log_folder_every_server_has_a_file_of_its_own(tmp_path):
     ports = [write_server(tmp_path, name, on_setup=CHATTY, placement=name) for name in ("inline", "process")]
     logs = tmp_path / "logs"
@@ -408,6 +416,7 @@ def dry(root: Path, *servers: str):
     return start(root, *servers, overrides=["+dry_run=true"], env={"UV_OFFLINE": "1"})
 
 
+@pytest.mark.thorough
 def test_a_dry_run_shows_where_servers_would_run_builds_environments_and_serves_nothing(tmp_path, run_files):
     mark = "open(os.path.join(os.environ['NEMO_GYM_EXTRA_ROOTS'].split(':')[0], '{}'), 'w').close()"
     write_server(tmp_path, "here", on_import=mark.format("here-was-loaded"), port=None)
@@ -429,6 +438,7 @@ def test_a_dry_run_shows_where_servers_would_run_builds_environments_and_serves_
     assert remaining(run_files) == []
 
 
+@pytest.mark.thorough
 def test_a_dry_run_finds_all_broken_servers(tmp_path):
     write_server(tmp_path, "here", on_import="raise ValueError('broken here')")
     write_server(tmp_path, "own", on_import="raise ValueError('broken there')", placement="process")
@@ -446,6 +456,7 @@ def test_a_dry_run_finds_all_broken_servers(tmp_path):
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_status_of_a_run_shows_what_does_not_answer(tmp_path):
     write_server(tmp_path, "here")
     write_server(tmp_path, "own", placement="process")
@@ -479,6 +490,7 @@ def test_without_a_run_the_status_says_so(tmp_path):
     assert status.said == "[]"
 
 
+@pytest.mark.thorough
 def test_servers_named_like_built_in_ones_are_imported_whole_in_every_process(tmp_path):
     who = (
         "import resources_servers.mcqa.app as mcqa, resources_servers.string_match as built_in\n"

@@ -43,6 +43,7 @@ def post(url: str, body: dict) -> dict:
         return json.loads(answer.read())
 
 
+@pytest.mark.thorough
 def test_all_workers_of_a_server_have_the_version_when_the_announcement_returns(tmp_path):
     folder, port = tmp_path / "responses_api_models" / "who", free_port()
     folder.mkdir(parents=True)

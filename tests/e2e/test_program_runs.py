@@ -98,6 +98,7 @@ def test_a_program_that_fails_is_scored_and_keeps_what_the_model_said(folder):
     assert list_left(folder) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("signals", [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGKILL]], ids=str)
 def test_a_run_that_is_ended_leaves_no_process_no_mount_and_no_folder(folder, signals):

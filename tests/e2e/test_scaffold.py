@@ -41,6 +41,7 @@ def call(name: str, arguments: dict) -> dict:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_a_scaffold_is_made_tested_checked_and_evaluated(installed, tmp_path, unused_tcp_port):
     folder = tmp_path / "empty"

@@ -30,6 +30,7 @@ def answers(port: int) -> bool:
         return False
 
 
+@pytest.mark.thorough
 def test_ports_refuse_until_their_servers_answer_in_every_placement(tmp_path):
     ports = {}
     for name, where in SERVERS.items():

@@ -191,6 +191,7 @@ async def test_the_servers_of_a_process_are_started_once_and_play(own_config):
         await gym.run(row)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_an_agent_in_a_process_of_its_own_asks_the_engine_of_its_rollout(own_config):
     row = read_task()

@@ -88,6 +88,7 @@ def test_code_gen_scores_hostile_programs_and_goes_on(gym):
     assert verified(port, "print(6 * 7)", "42")["reward"] == 1.0
 
 
+@pytest.mark.thorough
 def test_math_with_code_answers_hostile_code_and_goes_on(gym):
     port = gym.ports["math_with_code"]
 

@@ -184,6 +184,7 @@ with Journal.resume(paths, manifest, sync_every_s=0.01) as journal:
 """
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_again_and_again_ends_with_exactly_its_plan(tmp_path):
     plan = [(task, rollout) for task in range(1500) for rollout in range(2)]
     paths = run_files(tmp_path, plan=plan)

@@ -89,6 +89,7 @@ async def test_a_terminal_that_takes_too_long_is_closed(processes, until):
         await until(lambda: not processes.running())
 
 
+@pytest.mark.thorough
 async def test_a_sandbox_that_stops_closes_its_terminals(provider, processes, until):
     box = await AsyncSandbox(provider, SPEC).start()
     session = await box.pty.create(SandboxPtySpec(processes.sleep(), cwd="/"))

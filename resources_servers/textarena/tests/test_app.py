@@ -198,6 +198,7 @@ async def test_games_have_the_rewards_that_the_library_gives(python, url):
     assert any(game["terminated"] for game in met)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.network
 async def test_the_example_rows_are_won_by_their_solutions(url):

@@ -107,6 +107,7 @@ chat("Hello")
 # --- the workspace ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 async def test_a_workspace_comes_as_files_as_a_folder_or_as_a_git_bundle(tmp_path):
     (tmp_path / "calc.py").write_text(BROKEN)
     git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x"]
@@ -241,6 +242,7 @@ async def test_a_program_gets_no_more_processes_than_it_may_have():
     assert "it had more than 20 processes" in row["program"]["fault"]["message"]
 
 
+@pytest.mark.thorough
 async def test_a_budget_of_tokens_ends_a_program_that_does_not_stop_asking():
     program = "while True:\n    try: chat('Hello')\n    except urllib.error.HTTPError as error: print(error.code)"
     row = await play(**python_program(program, max_tokens=30, max_output_bytes=2**20))
@@ -249,6 +251,7 @@ async def test_a_budget_of_tokens_ends_a_program_that_does_not_stop_asking():
     assert "30 tokens used" in row["program"]["fault"]["message"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["", "sys.exit(1)"])
 async def test_a_model_that_is_out_of_order_is_not_the_programs_fault(ending):
     program = f"""
@@ -297,6 +300,7 @@ async def test_a_sandbox_that_cannot_be_made_is_sandbox_failed():
     assert row["_ng_failure_class"] == "sandbox_failed"
 
 
+@pytest.mark.thorough
 async def test_a_long_prompt_is_read_from_its_file():
     row = make_row("word " * 40_000)
     program = python_program("")

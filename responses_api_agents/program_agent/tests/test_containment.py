@@ -183,6 +183,7 @@ time.sleep(1)
         assert "nemo-gym" not in row["program"]["stdout"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "how",
     [
@@ -205,6 +206,7 @@ async def test_a_fork_bomb_is_bounded_and_ends():
     assert row["program"]["fault"]["kind"] == "process_limit"
 
 
+@pytest.mark.thorough
 async def test_a_program_that_fills_the_disk_ends_and_leaves_the_disk_as_it_was():
     row = await play(
         **python_program(
@@ -215,6 +217,7 @@ async def test_a_program_that_fills_the_disk_ends_and_leaves_the_disk_as_it_was(
     assert row["program"]["fault"]["kind"] == "disk_limit"
 
 
+@pytest.mark.thorough
 async def test_folders_that_nobody_may_enter_are_removed_all_the_same():
     await attack("os.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0)")
 

@@ -33,6 +33,7 @@ def read_turns(items: list[dict[str, Any]]) -> list[tuple[list[int], list[int]]]
     return [(item["prompt_token_ids"], item["generation_token_ids"]) for item in own]
 
 
+@pytest.mark.thorough
 @pytest.mark.local_model
 @pytest.mark.slow
 async def test_every_turn_has_its_tokens_and_extends_the_one_before_on_its_branch():

@@ -265,6 +265,7 @@ def test_a_download_whose_process_was_killed_is_resumed_by_the_next(tmp_path):
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["big.jsonl"]
 
 
+@pytest.mark.thorough
 def test_a_terminal_sees_how_far_a_transfer_is(tmp_path):
     prepare(tmp_path)
     (tmp_path / "rows.jsonl").write_bytes(ROWS * 1000)

@@ -44,6 +44,7 @@ def test_the_plan_names_every_server_with_place_address_and_reason(capsys):
     assert all(is_free(block["port"]) for block in blocks), "reserved ports are given back"
 
 
+@pytest.mark.thorough
 async def test_the_plan_can_be_shown_inside_a_running_loop(capsys):
     show_plan(config(placement="process"))
     assert "2 in one process with the head server, 1 in processes of their own" in capsys.readouterr().out

@@ -75,6 +75,7 @@ def clone(here, monkeypatch) -> Path:
     return here
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("test", "code"), [("assert True", 0), ("assert False", 1)])
 def test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code(clone, capfd, monkeypatch, test, code):
     (clone / "module.py").write_text("VALUE = 1\n")

@@ -52,6 +52,7 @@ def find_programs(here: Path, name: str) -> list[Path]:
     return sorted((here / "cache" / "programs").glob(f"*/{name}"))
 
 
+@pytest.mark.thorough
 def test_packages_of_npm_are_installed_once_and_tell_what_they_do(here, capsys):
     package = write_npm_package(here / "package")
     assert prefetch(here, {"npm": [str(package)]}) == 0

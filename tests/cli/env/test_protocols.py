@@ -22,6 +22,7 @@ ROW = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_tools_are_found_and_called_over_mcp_and_the_answer_is_verified(tmp_path, unused_tcp_port):
     servers = ["--resources-server=example_session_state_mgmt", "--resources-server=example_multi_step"]

@@ -94,6 +94,7 @@ def test_a_plain_script_starts_servers_and_stops_them_as_often_as_it_likes(run_p
     assert said == "done\n"
 
 
+@pytest.mark.thorough
 def test_nested_folders_are_served_in_this_process_and_in_their_own(tmp_path, run_program):
     write_server(tmp_path, "group/inner", port=None, on_import="from resources_servers.group import shared")
     write_server(tmp_path, "group/apart", port=None, placement="process")
@@ -120,6 +121,7 @@ def test_trainers_find_the_head_server_at_the_client_of_the_helper(run_program):
     """)
 
 
+@pytest.mark.thorough
 def test_a_running_event_loop_is_no_obstacle(run_program):
     run_program("""
         async def main():
@@ -143,6 +145,7 @@ def test_a_running_event_loop_is_no_obstacle(run_program):
     """)
 
 
+@pytest.mark.thorough
 def test_a_thread_may_start_servers_and_another_stop_them(run_program):
     run_program("""
         helper = RunHelper()
@@ -184,6 +187,7 @@ def test_a_death_is_raised_by_poll_and_by_run_forever_and_costs_the_others_nothi
     """)
 
 
+@pytest.mark.thorough
 def test_a_start_that_fails_leaves_nothing_and_the_helper_can_start_again(run_program):
     run_program("""
         helper = RunHelper()
@@ -218,6 +222,7 @@ def test_a_signal_ends_run_forever_without_an_error(run_program):
     """)
 
 
+@pytest.mark.thorough
 def test_a_program_that_just_ends_takes_its_servers_along(run_program, tmp_path):
     pid = run_program("""
         helper = RunHelper()
@@ -228,6 +233,7 @@ def test_a_program_that_just_ends_takes_its_servers_along(run_program, tmp_path)
     assert list((tmp_path / "run-tokens").iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_servers_that_block_the_event_loop_are_left_behind_with_a_word(run_program, tmp_path):
     blocking = "async def block():\n    os.environ['BLOCKED'] = '1'\n    time.sleep(1000)\napp.get('/block')(block)"
     write_server(tmp_path, "blocking", port=None, on_setup=blocking)

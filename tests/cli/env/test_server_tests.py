@@ -140,6 +140,7 @@ def test_a_server_without_a_readme_is_not_tested_which_can_be_made_a_failure(her
     assert (code, result["without_readme"]) == (1, ["responses_api_agents/b"])
 
 
+@pytest.mark.thorough
 def test_a_server_whose_environment_cannot_be_built_does_not_keep_others_from_being_tested(here, capsys):
     write_server(here, "a", **{"requirements.txt": "this is -- not a requirement\n"})
     write_server(here, "b", **{"requirements.txt": "no-such-package-anywhere @ file:///no/such/file.whl\n"})
@@ -265,6 +266,7 @@ def test_the_last_line_of_pytest_is_the_summary(output, summary):
     assert SuiteResult("x", 0, 0.0, output).summary == summary
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_ctrl_c_ends_the_suites_too(here):
     marker = here / "started"

@@ -224,6 +224,7 @@ def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(tmp_path, 
     assert "40 scored of 40 requested" in run.screen.text
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_what_servers_print_meanwhile_stands_above_the_display_in_whole_lines(tmp_path, tasks, head):
     with running(Settings(latency_ms=100, faults={"500": 0.4})) as url:
@@ -289,6 +290,7 @@ def test_a_dumb_terminal_gets_plain_lines(terminal):
     assert not seen.styles
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_three_interrupts_leave_the_terminal_as_it_was(tmp_path, tasks, head):
     with running(Settings(faults={"hang": 1.0})) as url:

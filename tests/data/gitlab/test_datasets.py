@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_what_was_uploaded_comes_back_the_same(place: Place):
     seen = []
     done = place.upload(progress=lambda sent, total: seen.append((sent, total)))

@@ -62,6 +62,7 @@ def test_a_worker_on_another_node_needs_servers_that_listen_beyond_this_machine(
         require_reachable(needed, "10.0.0.2", "10.0.0.1")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 async def test_an_outpost_plays_what_it_is_sent_and_tells_when_its_worker_is_killed(monkeypatch, tmp_path):
     monkeypatch.setenv("NEMO_GYM_RUN_TOKEN_DIR", str(tmp_path))

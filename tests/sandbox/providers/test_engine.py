@@ -32,6 +32,7 @@ async def test_a_timeout_kills_what_runs_inside(engine, processes, until):
         assert (await box.exec("echo still here")).stdout == "still here\n"
 
 
+@pytest.mark.thorough
 async def test_cancelling_kills_what_runs_inside(engine, processes, until):
     async with await start(engine) as box:
         task = asyncio.create_task(box.exec(processes.sleep()))

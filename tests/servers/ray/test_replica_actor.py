@@ -137,6 +137,7 @@ def get(facts: dict[str, Any], path: str, **headers: str) -> Any:
     return urllib.request.urlopen(request, timeout=PATIENCE_S)
 
 
+@pytest.mark.thorough
 def test_a_replica_serves_on_a_port_of_its_own_and_ends_with_its_actor(order, root):
     with running(order) as (actor, report):
         facts = report["facts"]

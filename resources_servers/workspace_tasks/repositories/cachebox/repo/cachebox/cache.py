@@ -10,8 +10,7 @@ class Cache:
     def __init__(self, size: int, ttl: float | None = None) -> None:
         if size < 1:
             raise ValueError(f"a cache of size {size} can hold nothing")
-        self.size = size
-        self.ttl = ttl
+        self.size, self.ttl = size, ttl
         self.evicted = 0
         self._entries: dict[str, Entry] = {}  # the one used longest ago first
 

@@ -17,9 +17,7 @@ def evaluate(text: str, values: dict[str, float] | None = None) -> float:
 
 class _Reader:
     def __init__(self, parts: list[str], values: dict[str, float]) -> None:
-        self.parts = parts
-        self.values = values
-        self.position = 0
+        self.parts, self.values, self.position = parts, values, 0
 
     def next_part(self) -> str | None:
         return self.parts[self.position] if self.position < len(self.parts) else None

@@ -9,9 +9,7 @@ def read_rows(text: str) -> list[list[str]]:
     """Return the fields of every line; lines without any character are left out."""
     rows: list[list[str]] = []
     fields: list[str] = []
-    field = ""
-    quoted = False
-    was_quoted = False
+    field, quoted, was_quoted = "", False, False
     position = 0
     while position < len(text):
         char = text[position]
@@ -27,14 +25,11 @@ def read_rows(text: str) -> list[list[str]]:
             quoted = was_quoted = True
         elif char == ",":
             fields.append(field)
-            field = ""
-            was_quoted = False
+            field, was_quoted = "", False
         elif char == "\n":
             if fields or field or was_quoted:
                 rows.append([*fields, field])
-            fields = []
-            field = ""
-            was_quoted = False
+            fields, field, was_quoted = [], "", False
         elif char != "\r":
             field += char
         position += 1

@@ -9,10 +9,8 @@ from gridwalk.grid import Cell, Grid
 def find_path(text: str, start: str = "S", end: str = "E") -> list[Cell]:
     """Return the cheapest way as a list of cells, both ends included; empty if there is none."""
     grid = Grid(text)
-    first = grid.find(start)
-    last = grid.find(end)
-    costs = {first: 0}
-    came_from = dict[Cell, Cell]()
+    first, last = grid.find(start), grid.find(end)
+    costs, came_from = {first: 0}, dict[Cell, Cell]()
     queue = [(0, first)]
     while queue:
         cost, cell = heapq.heappop(queue)
@@ -21,8 +19,7 @@ def find_path(text: str, start: str = "S", end: str = "E") -> list[Cell]:
         for other in grid.neighbours(cell):
             new = cost + grid.cost(other)
             if other not in costs or new < costs[other]:
-                costs[other] = new
-                came_from[other] = cell
+                costs[other], came_from[other] = new, cell
                 heapq.heappush(queue, (new, other))
     if last not in costs:
         return []
@@ -34,22 +31,18 @@ def find_path(text: str, start: str = "S", end: str = "E") -> list[Cell]:
 
 def count_cost(text: str, start: str = "S", end: str = "E") -> int | None:
     """Return what the cheapest way costs; the cell it starts from is free. None if there is no way."""
-    path = find_path(text, start, end)
-    grid = Grid(text)
+    path, grid = find_path(text, start, end), Grid(text)
     return sum(map(grid.cost, path[1:])) if path else None
 
 
 def list_regions(text: str) -> list[int]:
     """Return the sizes of all connected open regions, the largest first."""
-    grid = Grid(text)
-    seen = set[Cell]()
-    sizes = list[int]()
+    grid, seen, sizes = Grid(text), set[Cell](), list[int]()
     for row, line in enumerate(grid.rows):
         for column in range(len(line)):
             if not grid.is_open((row, column)) or (row, column) in seen:
                 continue
-            todo = [(row, column)]
-            size = 0
+            todo, size = [(row, column)], 0
             seen.add((row, column))
             while todo:
                 size += 1

@@ -3,8 +3,7 @@
 
 from inisettings.reader import Settings, read
 
-YES = ("yes", "true", "on", "1")
-NO = ("no", "false", "off", "0")
+YES, NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 
 
 def merge(layers: list[Settings]) -> Settings:

@@ -47,8 +47,7 @@ class Ledger:
     def statement(self, name: str) -> list[str]:
         """Return the movements of an account with the balance after each."""
         self.balance(name)
-        lines = []
-        total = 0
+        lines, total = [], 0
         for account, cents in self.entries:
             if account == name:
                 total += cents

@@ -9,8 +9,7 @@ class Machine:
         unknown = {state for moves in table.values() for state in moves.values()} | {start}
         if missing := sorted(unknown - table.keys()):
             raise ValueError(f"the table does not have the states {', '.join(missing)}")
-        self.table = table
-        self.state = start
+        self.table, self.state = table, start
         self.history = [start]
 
     def can(self, event: str) -> bool:

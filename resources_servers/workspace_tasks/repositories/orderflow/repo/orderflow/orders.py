@@ -52,6 +52,5 @@ class Order:
         """Follow any other event; what was paid is given back where an order ends as refunded or cancelled."""
         state = self._machine.send(event)
         if state in ("refunded", "cancelled"):
-            self.refunded = self.refunded + self.paid
-            self.paid = 0
+            self.refunded, self.paid = self.refunded + self.paid, 0
         return state

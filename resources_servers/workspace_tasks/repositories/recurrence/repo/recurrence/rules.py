@@ -25,8 +25,7 @@ def list_weekly(start: date, end: date, weekdays: list[int], every: int = 1) -> 
 
 def list_monthly(start: date, end: date, every: int = 1) -> list[date]:
     """Return the day of `start` in every `every`-th month; in a shorter month, its last day."""
-    found = []
-    count = 0
+    found, count = [], 0
     while (day := add_months(start, count)) <= end:
         found.append(day)
         count += every
@@ -35,8 +34,7 @@ def list_monthly(start: date, end: date, every: int = 1) -> list[date]:
 
 def list_monthly_weekday(start: date, end: date, weekday: int, number: int) -> list[date]:
     """Return the `number`-th such weekday of each month that has one."""
-    found = []
-    first = start.replace(day=1)
+    found, first = [], start.replace(day=1)
     while first <= end:
         day = find_weekday(first.year, first.month, weekday, number)
         if day is not None and start <= day <= end:

@@ -12,8 +12,7 @@ def match(pattern: str, path: str) -> dict[str, str | int] | None:
 
     `{name}` takes one part, `{name:int}` one that is a whole number, and `{name*}`, at the end, one or more.
     """
-    wanted = split_path(pattern)
-    parts = split_path(path)
+    wanted, parts = split_path(pattern), split_path(path)
     values: dict[str, str | int] = {}
     for number, part in enumerate(wanted):
         if number >= len(parts):

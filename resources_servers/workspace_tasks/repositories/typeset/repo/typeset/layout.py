@@ -18,8 +18,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 def fill(words: list[str], width: int) -> list[str]:
     """Return words in as few lines as there can be; a word that is too long is cut."""
-    lines = []
-    line = ""
+    lines, line = [], ""
     for piece in (piece for word in words for piece in split_long(word, width)):
         if not line:
             line = piece
