@@ -83,8 +83,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def show_help_if_asked(cls, data: Any) -> Any:
-        asked = isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help"))
-        if asked or {"-h", "--help"} & set(sys.argv[1:]):
+        if isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help")):
             sys.stdout.write(write_help(cls))
             sys.exit(0)
         return data

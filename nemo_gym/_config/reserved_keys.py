@@ -4,7 +4,7 @@
 `defaults.py` fills in their defaults, and `nemo_gym.global_config` exports the names.
 """
 
-from nemo_gym._config.command_flags import list_keys_of
+from nemo_gym._config import command_flags as _command_flags
 
 CONFIG_PATHS_KEY_NAME = "config_paths"
 ENTRYPOINT_KEY_NAME = "entrypoint"
@@ -94,8 +94,8 @@ RESERVED_TOP_LEVEL_KEYS = frozenset(
     }
 )
 SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
-    *list_keys_of("settings:RunConfig"),
-    *list_keys_of("eval.settings:EvalRunConfig"),
+    *_command_flags.list_keys_of("settings:RunConfig"),
+    *_command_flags.list_keys_of("eval.settings:EvalRunConfig"),
     "default_placement",
     "global_aiohttp_client_request_debug",
     "global_aiohttp_connector_limit",
