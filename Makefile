@@ -25,7 +25,7 @@ help:
 	@echo "make docs     build the documentation site in site/"
 	@echo "make screenshots  take the pictures of the documentation again"
 	@echo "make bench    measure this installation, as ratios within one run"
-	@echo "make format   format the code"
+	@echo "make format   format the code, and write the table of flags anew"
 	@echo "make install  set up $(VENV) (the others do it by themselves)"
 
 $(STAMP): pyproject.toml constraints.txt scripts/install.sh
@@ -84,6 +84,7 @@ bench: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m scripts.write_command_flags
 
 lock:
 	@test -x $(BIN)/uv || (echo "lock: run 'make install' once first" >&2; exit 1)

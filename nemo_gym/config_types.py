@@ -7,7 +7,7 @@ Only shapes: nothing here reads a file or the process-wide config. Loading and c
 
 import sys
 import warnings
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig as DictConfig, OmegaConf as OmegaConf
 from pydantic import (
@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_help import write_help
 from nemo_gym._config.dataset_types import (
     BenchmarkDatasetConfig as BenchmarkDatasetConfig,
@@ -82,8 +83,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def show_help_if_asked(cls, data: Any) -> Any:
-        asked = isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help"))
-        if asked or {"-h", "--help"} & set(sys.argv[1:]):
+        if isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help")):
             sys.stdout.write(write_help(cls))
             sys.exit(0)
         return data
@@ -106,7 +106,9 @@ class DownloadJsonlDatasetGitlabConfig(JsonlDatasetGitlabIdentifer, BaseNeMoGymC
 class DeleteJsonlDatasetGitlabConfig(BaseNeMoGymCLIConfig):
     """Delete a dataset from a GitLab model registry."""
 
-    dataset_name: str = Field(description="Name of the dataset in the registry; case matters.")
+    dataset_name: Annotated[str, Flag("--name")] = Field(
+        description="Name of the dataset in the registry; case matters."
+    )
 
 
 class BaseUploadJsonlDatasetHuggingFaceConfig(BaseNeMoGymCLIConfig):

@@ -160,11 +160,17 @@ class GlobalConfigDictParser(BaseModel):
         )
 
     def parse_global_config_dict_from_cli(self) -> DictConfig:
-        """Return the overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
+        """Return the overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`.
+
+        `-h` and `--help` are `help: true`, at which a command's settings show their help instead of being read.
+        """
         hide_secret_arguments()  # programs other than our command line come here first
         # A user's script has its own arguments, which are not ours.
         tokens = [token for token in sys.argv[1:] if _OVERRIDE.match(token) and overrides.is_override(token)]
-        return OmegaConf.create(overrides.parse_overrides(tokens).values)
+        values = overrides.parse_overrides(tokens).values
+        if {"-h", "--help"} & set(sys.argv[1:]):
+            values["help"] = True
+        return OmegaConf.create(values)
 
     def load_extra_config_paths(self, config_paths: Sequence[str]) -> tuple[list[str], list[DictConfig]]:
         """Load `config_paths` and what they include: all paths as loaded, and their configs in merge order."""

@@ -12,12 +12,11 @@ import logging
 import os
 import tempfile
 import warnings
-from asyncio import Semaphore
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import (
@@ -32,6 +31,7 @@ from pydantic import (
     model_validator,
 )
 
+from nemo_gym._config.command_flags import SAMPLING_FLAGS, Flag
 from nemo_gym._rollouts.collect import Run, RunIdentity, plan_or_resume
 from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeats
 from nemo_gym._rollouts.input_lines import read_input
@@ -91,14 +91,14 @@ class SkillsConfig(BaseModel):
 class SharedRolloutCollectionConfig(UploadRolloutsConfigMixin, BaseNeMoGymCLIConfig):
     """Settings that every kind of collection shares."""
 
-    output_jsonl_fpath: str = Field(description="The output data JSONL file path.")
-    num_samples_in_parallel: PositiveInt | None = Field(
-        default=None, description="Limit the number of rollouts that run at once."
+    output_jsonl_fpath: Annotated[str, Flag("--output", short="-o")] = Field(description="Where the rollouts go.")
+    num_samples_in_parallel: Annotated[PositiveInt | None, Flag("--concurrency")] = Field(
+        default=None, description="Rollouts to run at once; by default `gym eval run` adapts to the endpoint."
     )
-    responses_create_params: dict[str, Any] = Field(
+    responses_create_params: Annotated[dict[str, Any], *SAMPLING_FLAGS] = Field(
         default_factory=dict, description="Overrides for the create params of every row, such as `temperature`."
     )
-    disable_aggregation: bool = Field(default=False, description="Write rollouts only, no aggregate metrics.")
+    disable_aggregation: Annotated[bool, Flag()] = Field(default=False, description="Write rollouts only, no metrics.")
     rollout_collection_driver: str | None = Field(
         default=None, description="`module:function` that collects instead, called with this config."
     )
@@ -140,18 +140,18 @@ class E2ERolloutCollectionConfig(SharedRolloutCollectionConfig):
 class RolloutCollectionConfig(SharedRolloutCollectionConfig):
     """Collect a batch of rollouts from running servers."""
 
-    agent_name: str | None = Field(default=None, description="The agent of rows that name none.")
+    agent_name: Annotated[str | None, Flag("--agent", short="-a")] = Field(None, description="For rows that name none.")
     input_jsonl_fpath: str = Field(description="The input tasks, in the form of a file path to a JSONL file.")
-    limit: PositiveInt | None = Field(default=None, description="Maximum number of tasks to take from the input.")
-    num_repeats: PositiveInt | dict[str, PositiveInt] = Field(
-        default=1, description="How often to run each task: a number, or one per agent with `_default`."
+    limit: Annotated[PositiveInt | None, Flag()] = Field(default=None, description="Run at most this many tasks.")
+    num_repeats: Annotated[PositiveInt | dict[str, PositiveInt], Flag()] = Field(
+        default=1, description="Rollouts per task: a number, or one per agent, as in `{agent: 2, _default: 1}`."
     )
     num_repeats_add_seed: bool = Field(default=False, description="Send the rollout index as the sampling seed.")
-    shard: str | None = Field(
-        default=None, description="K/N: run only the K-th of N parts of the tasks, keeping their overall indices."
+    shard: Annotated[str | None, Flag()] = Field(
+        default=None, description="K/N: run part K of N of the tasks; `gym eval aggregate` merges the parts."
     )
-    resume_from_cache: bool = Field(default=False, description="Run only the rollouts that the output lacks.")
-    prompt_config: str | None = Field(default=None, description="A prompt template applied to every row.")
+    resume_from_cache: Annotated[bool, Flag("--resume")] = Field(False, description="Run only what the output lacks.")
+    prompt_config: Annotated[str | None, Flag()] = Field(None, description="A prompt template applied to every row.")
     skills: SkillsConfig | None = Field(default=None, description="Skills for the agents of the run.")
 
     @field_validator("num_repeats", mode="wrap")
@@ -266,7 +266,7 @@ class RolloutCollectionHelper(_MetricsWriter):
         self,
         examples: list[dict[str, Any]],
         head_server_config: BaseServerConfig | None = None,
-        semaphore: Semaphore | None = None,
+        semaphore: asyncio.Semaphore | None = None,
         *,
         route_failures_to_sidecar: bool = False,
         gate: StalenessGate | None = None,
@@ -363,7 +363,7 @@ class RolloutCollectionHelper(_MetricsWriter):
         Whether a result without a reward is complete is for the subclass to say, so it is recorded like any other.
         """
         concurrency = config.num_samples_in_parallel
-        semaphore = Semaphore(concurrency) if concurrency else None
+        semaphore = asyncio.Semaphore(concurrency) if concurrency else None
         with run.open_journal() as journal:
             # The rows exist once the journal is open.
             for pending in self.run_examples(list(run.rows), semaphore=semaphore, route_failures_to_sidecar=True):

@@ -10,13 +10,14 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._authoring.config_catalog import name_benchmark
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._data.collate import (
     Collation as Collation,
     MetricsConflict as MetricsConflict,
@@ -51,18 +52,19 @@ _SCOPE = {"train_preparation": ("train", "validation", "benchmark"), "example_va
 class TrainDataProcessorConfig(BaseNeMoGymCLIConfig):
     """Check the datasets of a config, measure them and collate them."""
 
-    output_dirpath: str = Field(description="Directory path where processed datasets and metrics will be saved.")
-    mode: Literal["train_preparation", "example_validation"] = Field(
-        description="Processing mode. Use `train_preparation` to prepare train and validation datasets for training, "
-        "or `example_validation` to validate example data for PR submission."
+    output_dirpath: Annotated[str, Flag("--output-dir", short="-o")] = Field(
+        description="Where the collated datasets and metrics go."
     )
-    should_download: bool = Field(
-        default=False, description="Whether to automatically download missing datasets from remote registries."
+    mode: Annotated[Literal["train_preparation", "example_validation"], Flag()] = Field(
+        description="Whether to prepare train and validation data for training, or to check example data."
     )
-    data_source: Registry = Field(
-        default="huggingface", description="The registry to download from, where a dataset is in both."
+    should_download: Annotated[bool, Flag("--download")] = Field(
+        default=False, description="Download missing datasets from their registry."
     )
-    overwrite_metrics_conflicts: bool = Field(
+    data_source: Annotated[Registry, Flag()] = Field(
+        default="huggingface", description="The registry to use if a dataset is in several."
+    )
+    overwrite_metrics_conflicts: Annotated[bool, Flag("--overwrite-conflicts")] = Field(
         default=False, description="Replace metrics files that the data no longer matches, instead of failing."
     )
 

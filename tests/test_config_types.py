@@ -37,6 +37,7 @@ from nemo_gym.config_types import (
     is_server_ref,
     maybe_get_server_instance_config,
 )
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 GITLAB = {"dataset_name": "d", "version": "0.0.1", "artifact_fpath": "a.jsonl"}
 HUGGINGFACE = {"repo_id": "org/d"}
@@ -297,9 +298,15 @@ def test_help_is_printed_when_asked_for(capsys, asked):
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_printed_for_a_flag_on_the_command_line(capsys, monkeypatch, flag):
     monkeypatch.setattr(sys, "argv", ["ng_x", flag])
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True, skip_load_from_dotenv=True))
     with pytest.raises(SystemExit):
-        NoArguments.model_validate({})
+        NoArguments.model_validate(config)
     assert "There are no arguments" in capsys.readouterr().out
+
+
+def test_the_arguments_of_a_program_do_not_change_settings_that_it_gives(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--help"])
+    assert SomeCommand.model_validate({"path": "p"}).path == "p"
 
 
 def test_unknown_keys_are_ignored_because_the_whole_config_is_given():

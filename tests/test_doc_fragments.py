@@ -25,7 +25,7 @@ from nemo_gym.cli.flags import to_overrides
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
 
-from scripts.reference.commands import list_commands
+from nemo_gym.cli.commands import list_commands
 from scripts.reference.server_configs import find_config_class, read_keys
 from tests.test_docs import BLOCK, DOCS
 
@@ -105,5 +105,7 @@ def test_a_command_and_its_flags_are_there(text: str):
 
 def check_gym(words: list[str]) -> None:
     """Raise UsageError unless there is such a command, and it takes these flags."""
-    [(name, command)] = [found for found in list_commands() if words[: len(found[0].split())] == found[0].split()]
+    [(name, command)] = [
+        found for found in list_commands().items() if words[: len(found[0].split())] == found[0].split()
+    ]
     to_overrides(command, words[len(name.split()) :])

@@ -10,8 +10,8 @@ from nemo_gym import PARENT_DIR
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
 
+from nemo_gym.cli.commands import list_commands
 from scripts.reference import endpoints, files, hook, server_configs, settings
-from scripts.reference.commands import list_commands
 from scripts.reference.markdown import write_table
 
 KINDS = list(server_configs.KINDS)
@@ -24,7 +24,7 @@ def pages() -> dict[str, str]:
 
 def test_every_command_appears_with_its_flags(pages):
     text = pages["reference/commands.md"]
-    for name, command in list_commands():
+    for name, command in list_commands().items():
         section = text.split(f"### gym {name}\n")[1].split("\n### ")[0]
         assert [flag.name for flag in command.flags if f"`{flag.name}`" not in section] == []
 

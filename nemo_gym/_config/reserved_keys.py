@@ -4,6 +4,8 @@
 `defaults.py` fills in their defaults, and `nemo_gym.global_config` exports the names.
 """
 
+from nemo_gym._config import command_flags as _command_flags
+
 CONFIG_PATHS_KEY_NAME = "config_paths"
 ENTRYPOINT_KEY_NAME = "entrypoint"
 DEFAULT_HOST_KEY_NAME = "default_host"
@@ -92,13 +94,9 @@ RESERVED_TOP_LEVEL_KEYS = frozenset(
     }
 )
 SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
-    "agent_name",
-    "allow_failures",
-    ALLOW_UNKNOWN_KEYS_KEY_NAME,
+    *_command_flags.list_keys_of("settings:RunConfig"),
+    *_command_flags.list_keys_of("eval.settings:EvalRunConfig"),
     "default_placement",
-    "disable_aggregation",
-    ERROR_ON_ALMOST_SERVERS_KEY_NAME,
-    "fail_on_tool_error",
     "global_aiohttp_client_request_debug",
     "global_aiohttp_connector_limit",
     "global_aiohttp_connector_limit_per_host",
@@ -106,55 +104,21 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "global_aiohttp_tcp_keepalive_interval_seconds",
     "global_aiohttp_tcp_keepalive_probes",
     "global_aiohttp_total_timeout_seconds",
-    "input_jsonl_fpath",
-    "limit",
-    "max_failure_rate",
     "max_model_reply_bytes",
-    "max_policy_staleness",
     "max_server_reply_bytes",
     "mlflow_experiment_name",
     "mlflow_run_name",
     "mlflow_tracking_token",
     "mlflow_tracking_uri",
-    "no_serve",
-    "num_repeats",
-    "num_repeats_add_seed",
-    "num_rollout_workers",
-    "num_samples_in_parallel",
-    "openenv_port",
-    "output_jsonl_fpath",
-    POLICY_API_KEY_KEY_NAME,
-    POLICY_BASE_URL_KEY_NAME,
-    POLICY_MODEL_NAME_KEY_NAME,
-    "policy_batch_size",
-    "policy_version_timeout_seconds",
-    "profiling_enabled",
-    "profiling_results_dirpath",
-    "prompt_config",
-    "quiet",
-    "responses_create_params",
-    "resume_from_cache",
-    "reuse_existing_data_preparation",
-    "rollout_collection_driver",
-    "rollout_timeout_seconds",
-    "rollout_worker_cpus",
-    "rollout_workers_on",
-    "serve_as",
     "server_startup_timeout_seconds",
-    "shard",
-    "skills",
-    "split",
-    "task_metrics",
-    "upload_rollouts",
     "upload_rollouts_to_wandb",
     "uvicorn_logging_show_200_ok",
     "uvicorn_timeout_worker_healthcheck",
-    "wait_for_model",
     "wandb_api_key",
     "wandb_name",
     "wandb_project",
 }
-"""All keys that some command reads."""
+"""The keys that `gym env start` and `gym eval run` read, and the servers that they start."""
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_HEAD_SERVER_PORT = 11000

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PositiveInt, field_validator
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._util.atomic_files import write_atomically
 from nemo_gym._util.nearest import suggest
@@ -29,12 +30,24 @@ class BenchConfig(BaseNeMoGymCLIConfig):
     """Measure this installation: speed, latency, memory and startup, each against a unit from the same run."""
 
     parts: list[str] = Field(default_factory=list, description="Which parts to measure; by default all but slow ones.")
-    json_format: bool = Field(default=False, alias="json", description="Print JSON instead of a table.")
-    output: str | None = Field(default=None, description="The JSON file to write; by default one in results/bench.")
-    picture: str | None = Field(default=None, description="The SVG file of growth curves; by default next to the JSON.")
-    compare: str | None = Field(default=None, description="JSON of an earlier run to compare with.")
-    repeat: PositiveInt = Field(default=1, description="How many times to run every part; figures are medians.")
-    strict: bool = Field(default=False, description="Exit with 1 if a bound is exceeded, or a figure got worse.")
+    json_format: Annotated[bool, Flag()] = Field(
+        default=False, alias="json", description="Print JSON instead of a table."
+    )
+    output: Annotated[str | None, Flag(short="-o")] = Field(
+        default=None, description="The JSON file to write; by default one in results/bench."
+    )
+    picture: Annotated[str | None, Flag()] = Field(
+        default=None, description="The SVG file of growth curves; by default next to the JSON."
+    )
+    compare: Annotated[str | None, Flag()] = Field(
+        default=None, description="JSON of an earlier run: report what changed beyond the spread."
+    )
+    repeat: Annotated[PositiveInt, Flag()] = Field(
+        default=1, description="Run every part this many times; report medians and spread."
+    )
+    strict: Annotated[bool, Flag()] = Field(
+        default=False, description="Exit with 1 if a bound is exceeded, or a figure got worse."
+    )
 
     @field_validator("parts", mode="before")
     @classmethod

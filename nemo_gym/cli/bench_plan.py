@@ -4,10 +4,11 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import validate_settings
@@ -21,25 +22,51 @@ if TYPE_CHECKING:
 class BenchPlanConfig(BaseNeMoGymCLIConfig):
     """Forecast a run from measured constants: speed, bottleneck, cores, memory, and whether more nodes help."""
 
-    latency: str | None = Field(default=None, description="Time of a model call: `2s`, `lognormal:median=2,sigma=1`.")
-    tokens: str | None = Field(default=None, description="Tokens generated per model call: a number or distribution.")
-    turns: str | None = Field(default=None, description="Model calls per rollout: a number or distribution.")
-    from_rollouts: str | None = Field(default=None, description="A rollouts file to take latency, tokens, turns from.")
-    tool_cpu: str = Field(default="0", description="CPU time per tool call, such as `5ms`.")
-    verify_cpu: str | None = Field(default=None, description="CPU time per verification, such as `20ms`.")
-    verify_like: str | None = Field(default=None, description="An environment whose verifications were measured.")
-    rollouts: PositiveInt | None = Field(default=None, description="Number of rollouts in the run.")
-    concurrency: PositiveInt | None = Field(default=None, description="Rollouts in flight over all workers.")
-    nodes: PositiveInt = Field(default=1, description="Number of machines.")
-    workers: PositiveInt = Field(default=1, description="Worker processes per node.")
-    cores: PositiveFloat | None = Field(default=None, description="Cores per node; by default those of this machine.")
-    memory: PositiveFloat | None = Field(default=None, description="Memory per node in GB.")
-    endpoint_in_flight: PositiveInt | None = Field(default=None, description="Requests the endpoint handles at once.")
-    endpoint_rps: PositiveFloat | None = Field(default=None, description="Requests per second the endpoint handles.")
-    endpoint_tps: PositiveFloat | None = Field(default=None, description="Tokens per second the endpoint generates.")
-    constants: str | None = Field(default=None, description="JSON of `gym bench` to take the constants from.")
-    check: bool = Field(default=False, description="Make three real runs and see how close the forecasts are.")
-    json_format: bool = Field(default=False, alias="json", description="Print JSON.")
+    latency: Annotated[str | None, Flag()] = Field(
+        default=None, description="Time of a model call: `2s`, `lognormal:median=2s,sigma=0.5`, `fixed:300ms`."
+    )
+    tokens: Annotated[str | None, Flag()] = Field(
+        default=None, description="Tokens generated per model call: a number or a distribution."
+    )
+    turns: Annotated[str | None, Flag()] = Field(
+        default=None, description="Model calls per rollout: a number or a distribution."
+    )
+    from_rollouts: Annotated[str | None, Flag()] = Field(
+        default=None, description="A rollouts file to take latency, tokens and turns from."
+    )
+    tool_cpu: Annotated[str, Flag()] = Field(default="0", description="CPU time per tool call, such as `5ms`.")
+    verify_cpu: Annotated[str | None, Flag()] = Field(
+        default=None, description="CPU time per verification, such as `20ms`, in a process next to the worker."
+    )
+    verify_like: Annotated[str | None, Flag()] = Field(
+        default=None, description="An environment whose verifications `gym bench` has measured."
+    )
+    rollouts: Annotated[PositiveInt | None, Flag()] = Field(default=None, description="Number of rollouts in the run.")
+    concurrency: Annotated[PositiveInt | None, Flag()] = Field(
+        default=None, description="Rollouts in flight over all workers; by default as many as help."
+    )
+    nodes: Annotated[PositiveInt, Flag()] = Field(default=1, description="Number of machines, up to 1,000.")
+    workers: Annotated[PositiveInt, Flag()] = Field(default=1, description="Worker processes per node.")
+    cores: Annotated[PositiveFloat | None, Flag()] = Field(
+        default=None, description="Cores per node; by default those of this machine."
+    )
+    memory: Annotated[PositiveFloat | None, Flag()] = Field(default=None, description="Memory per node in GB.")
+    endpoint_in_flight: Annotated[PositiveInt | None, Flag()] = Field(
+        default=None, description="Requests the endpoint handles at once."
+    )
+    endpoint_rps: Annotated[PositiveFloat | None, Flag()] = Field(
+        default=None, description="Requests per second the endpoint handles."
+    )
+    endpoint_tps: Annotated[PositiveFloat | None, Flag()] = Field(
+        default=None, description="Tokens per second the endpoint generates."
+    )
+    constants: Annotated[str | None, Flag()] = Field(
+        default=None, description="JSON of `gym bench constants`; by default the packaged constants."
+    )
+    check: Annotated[bool, Flag()] = Field(
+        default=False, description="Make three real runs and report how close the forecasts are."
+    )
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 def plan(overrides: list[str]) -> int:

@@ -13,9 +13,10 @@ from pathlib import Path
 from nemo_gym import component_search_roots
 from nemo_gym._authoring.config_catalog import config_names, find_server_configs, flavour_names
 from nemo_gym._authoring.foreign_systems import SYSTEMS
+from nemo_gym._config.command_flags import Flag
 from nemo_gym.cli import help_pages, render
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION
-from nemo_gym.cli.flags import Command, Flag, UsageError, list_flags, list_names, require_choice, search_first
+from nemo_gym.cli.flags import Command, UsageError, list_flags, list_names, require_choice, search_first
 
 SHELLS = ("bash", "zsh", "fish")
 _BASH = """\

@@ -7,9 +7,12 @@ makes sense here works and overrides what is filled in.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from nemo_gym import grading
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import override_token
 from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._util.jsonl_files import read_rows
@@ -18,6 +21,7 @@ from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, explain_missing_engine, find_model_config
 from nemo_gym.cli.eval.run import run
+from nemo_gym.cli.eval.settings import EvalRunConfig
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.main import program_name
 from nemo_gym.cli.settings import split_off
@@ -34,6 +38,20 @@ _DEFAULTS: dict[str, Any] = {
 _LONGEST_ANSWER = 32
 _SHOWN_CHARACTERS = 400
 _OUTCOMES = ("passed", "failed", "mixed")
+
+
+class DemoConfig(EvalRunConfig):
+    """Try an evaluation: a small environment and a model that needs no key."""
+
+    seed: Annotated[int | None, Flag()] = Field(
+        default=None, description="Seed of the local model, or of the training."
+    )
+    train: Annotated[bool, Flag()] = Field(
+        default=False, description="Watch a small model learn instead, on this machine's CPU."
+    )
+    training_steps: Annotated[int | None, Flag("--steps")] = Field(
+        default=None, description="With --train: how many steps to train."
+    )
 
 
 def demo(overrides: list[str]) -> int:

@@ -2,13 +2,14 @@
 """`gym export` and `gym eval tokens`: export rollouts for trainers, and report token drift."""
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._results.result_rows import expand_globs
 from nemo_gym._training.drift import ModelDrift, report_drift
-from nemo_gym._training.export import ExportSummary, export_rollouts
+from nemo_gym._training.export import FORMATS, ExportSummary, export_rollouts
 from nemo_gym._training.selection import KeepGroups, Selection
 from nemo_gym._training.tokenizer_files import load_decode
 from nemo_gym._util.garbage import pause_collections
@@ -19,11 +20,11 @@ from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 class _RolloutsConfig(BaseNeMoGymCLIConfig):
     rollouts_jsonl_fpaths: list[str] = Field(min_length=1, description="Rollouts files: paths and wildcards.")
-    tokenizer: str | None = Field(
+    tokenizer: Annotated[str | None, Flag()] = Field(
         default=None,
-        description="A tokenizer.json or its folder: with it, histories that were only re-tokenized are realigned.",
+        description="A tokenizer.json or its folder, to tell re-tokenized histories from edited ones.",
     )
-    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
 
     @field_validator("rollouts_jsonl_fpaths", mode="before")
     @classmethod
@@ -34,15 +35,27 @@ class _RolloutsConfig(BaseNeMoGymCLIConfig):
 class ExportConfig(_RolloutsConfig):
     """Write rollouts in a trainer's format."""
 
-    export_format: str = Field(description="The format, such as trl, verl, nemo-rl or sft.")
-    output: str = Field(description="The file to write: JSONL, or for verl also parquet, by its suffix.")
-    overwrite: bool = Field(default=False, description="Replace an existing output.")
-    min_reward: float | None = Field(default=None, description="Minimum reward; of a pair, that of the chosen one.")
-    keep_groups: KeepGroups = Field(default="all", description="mixed: only groups in which rewards differ.")
-    min_pass_rate: float | None = Field(default=None, description="Only tasks with at least this share of passes.")
-    max_pass_rate: float | None = Field(default=None, description="Only tasks with at most this share of passes.")
-    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass; 1.0.")
-    margin: float = Field(default=0.0, ge=0, description="dpo: minimum reward difference of a pair.")
+    export_format: Annotated[str, Flag("--to", choices=tuple(FORMATS))] = Field(description="The format.")
+    output: Annotated[str, Flag(short="-o")] = Field(
+        description="The file to write: JSONL, or for verl also parquet, by its suffix."
+    )
+    overwrite: Annotated[bool, Flag()] = Field(default=False, description="Replace an existing output.")
+    min_reward: Annotated[float | None, Flag()] = Field(
+        default=None, description="Minimum reward; dpo: of the chosen rollout."
+    )
+    keep_groups: Annotated[KeepGroups, Flag()] = Field(
+        default="all", description="mixed: only tasks whose rewards differ."
+    )
+    min_pass_rate: Annotated[float | None, Flag()] = Field(
+        default=None, description="Only tasks with at least this share of passes."
+    )
+    max_pass_rate: Annotated[float | None, Flag()] = Field(
+        default=None, description="Only tasks with at most this share of passes."
+    )
+    pass_threshold: Annotated[float | None, Flag()] = Field(
+        default=None, description="Minimum reward for a rollout to pass; by default 1.0."
+    )
+    margin: Annotated[float, Flag()] = Field(default=0.0, ge=0, description="dpo: minimum reward difference of a pair.")
 
 
 class TokensConfig(_RolloutsConfig):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define commands, flags and positionals; turn them into override tokens, and names into config files.
+"""Define commands and positionals; turn flags and words into override tokens, and names into config files.
 
 A command only sees overrides: `--model x` becomes `++policy_model_name='x'`. Values are quoted, so commas, braces,
 spaces and `=` survive. `--benchmark aime24` is `benchmarks/aime24/config.yaml` in the first root that has it. No file
@@ -12,64 +12,23 @@ import re
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import nemo_gym
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
 from nemo_gym._authoring.config_catalog import config_names, flavour_names, visible_roots
+from nemo_gym._config.command_flags import Flag, list_flags_of
 from nemo_gym._util.nearest import nearest, suggest
 from nemo_gym.cli import render
 from nemo_gym.errors import GymError
 
 _OVERRIDE = re.compile(r"\+|~?[A-Za-z_$][\w.@/$-]*=|~[A-Za-z_]")
-_SELECTOR_KINDS = ("config", "collection", "component")
 
 
 class UsageError(GymError):
     """The command line itself is wrong."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A command-line flag and what its value becomes, by its kind:
-
-    value       text, kept exactly as it was given: `++key='text'`
-    number      a number or a mapping, in the grammar of overrides: `++key=5`
-    switch      takes no value: `++key=true`, or `++key=<constant>`
-    config      a config file, put into `config_paths`
-    collection  the config of the folder `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
-    component   the config of the server `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
-    entrypoint  the folder of the server itself: `++entrypoint='<key>/NAME'`
-    search_dir  a folder to search first for servers, configs and data
-    """
-
-    name: str
-    key: str
-    help: str
-    kind: Literal["value", "number", "switch", "config", "collection", "component", "entrypoint", "search_dir"] = (
-        "value"
-    )
-    short: str | None = None
-    choices: tuple[str, ...] = ()
-    """The values it accepts, if they are limited."""
-    also: tuple[str, ...] = ()
-    """More keys that get the same value."""
-    count: int = 1
-    """How many values it takes; more than one become a list."""
-    many: bool = False
-    """It may be repeated; its values become a list."""
-    constant: str = "true"
-    """What a switch sets its key to."""
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """The config keys that it sets."""
-        if self.kind in _SELECTOR_KINDS:
-            return ("config_paths",)
-        if self.kind == "search_dir":
-            return ()
-        return ("entrypoint",) if self.kind == "entrypoint" else (self.key, *self.also)
 
 
 @dataclass(frozen=True)
@@ -91,6 +50,12 @@ class Positional:
     choices: tuple[str, ...] = ()
 
 
+REST = "the rest"
+"""In the flags of a command: those that its settings declare and that are not listed."""
+SERVER_SETTINGS = "settings:RunConfig"
+"""The settings of `env start`, which every command that assembles a config accepts."""
+
+
 @dataclass(frozen=True)
 class Command:
     """One command: `implementation` is `module:function`, called with the overrides, and returns the exit code.
@@ -102,8 +67,26 @@ class Command:
     implementation: str
     help: str
     settings: str
-    flags: tuple[Flag, ...] = ()
+    takes: tuple[Flag | str, ...] = (REST,)
+    """The flags in the order of the help page: names of flags that the settings declare, `REST`, or other flags."""
     positionals: tuple[Positional, ...] = ()
+    leaves_out: tuple[str, ...] = ()
+    """Flags of the settings that this command does not take."""
+
+    @cached_property
+    def flags(self) -> tuple[Flag, ...]:
+        """The flags it takes, in the order of the help page."""
+        found: list[Flag] = []
+        for one in self.takes:
+            if isinstance(one, Flag):
+                found.append(one)
+            elif one == REST:
+                declared = list_flags_of(self.settings)
+                found += [flag for name, flag in declared.items() if name not in self.takes]
+            else:
+                declared = list_flags_of(SERVER_SETTINGS) | list_flags_of(self.settings)
+                found.append(declared[one])
+        return tuple(flag for flag in found if flag.name not in self.leaves_out)
 
 
 RUNNING: ContextVar[Command | None] = ContextVar("running command", default=None)
@@ -117,7 +100,7 @@ def load(reference: str) -> Any:
     return getattr(importlib.import_module(path), name)
 
 
-VERBOSE = Flag("--verbose", "verbose", "log everything, and show tracebacks", "switch", "-v")
+VERBOSE = Flag("--verbose", "verbose", "Log everything, and show tracebacks.", "switch", "-v")
 
 
 def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
@@ -144,7 +127,7 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
                 overrides.append(f"++{flag.key}={value if has_value else flag.constant}")
                 continue
             values = _take_values(flag, name, [value] if has_value else [], rest, flags)
-            if flag.kind in _SELECTOR_KINDS:
+            if flag.selects_config:
                 selected.append((flag, values[0]))
             elif flag.kind == "search_dir":
                 folders.append(values[0])

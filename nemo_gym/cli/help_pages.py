@@ -4,8 +4,9 @@
 import textwrap
 from collections.abc import Iterable
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS
-from nemo_gym.cli.flags import VERBOSE, Command, Flag, Positional, load
+from nemo_gym.cli.flags import VERBOSE, Command, Positional, load
 
 _WIDTH = 110
 _VALUES = {
@@ -83,7 +84,7 @@ def _describe_flag(flag: Flag) -> str:
 
 
 def _add_choices(text: str, choices: tuple[str, ...]) -> str:
-    return f"{text}: {', '.join(choices)}" if choices else text
+    return f"{text} One of {', '.join(choices)}." if choices else text
 
 
 def _spell_positional(positional: Positional) -> str:

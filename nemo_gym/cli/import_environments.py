@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 import yaml
@@ -21,6 +21,7 @@ from pydantic import Field, PositiveInt
 
 from nemo_gym._authoring.adapter_catalog import Catalogue, CatalogueRefusal, ImportedRows
 from nemo_gym._authoring.foreign_systems import SYSTEMS, System
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_files import load_file
 from nemo_gym._servers.installing.venvs import VenvBuildError, plan_venv
 from nemo_gym._servers.launching.placement_plan import build_venvs, server_folder, venv_settings
@@ -42,18 +43,25 @@ class ImportConfig(BaseNeMoGymCLIConfig):
     """Import another system's environment: write a config and a seeded dataset for it."""
 
     environment: str = Field(description="The environment, as SYSTEM:ID.")
-    rows: PositiveInt = Field(default=100, description="The number of rows in the dataset.")
-    seed: int = Field(default=0, ge=0, description="The seed that determines the rows.")
-    output_dirpath: str = Field(default="imported", description="The folder for the two files.")
-    options: list[str] = Field(
+    rows: Annotated[PositiveInt, Flag()] = Field(
+        default=100, description="Number of rows in the dataset; by default 100."
+    )
+    seed: Annotated[int, Flag()] = Field(default=0, ge=0, description="The seed that determines the rows.")
+    output_dirpath: Annotated[str, Flag("--output-dir", short="-o")] = Field(
+        default="imported", description="The folder for both files; by default imported/."
+    )
+    options: Annotated[list[str], Flag("--option")] = Field(
         default_factory=list,
-        description="Settings of the environment as key=value; the value is JSON, else plain text.",
+        description="A setting of the environment as key=value; the value is JSON, else plain text. May be repeated.",
     )
-    requirements: list[str] = Field(
-        default_factory=list, description="Packages the environment needs besides its library: names or paths."
+    requirements: Annotated[list[str], Flag("--requirement")] = Field(
+        default_factory=list,
+        description="A package that the environment needs besides its library, or its path; may be repeated.",
     )
-    overwrite: bool = Field(default=False, description="Replace existing files that differ.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the paths and the command as JSON.")
+    overwrite: Annotated[bool, Flag()] = Field(default=False, description="Replace existing files that differ.")
+    json_summary: Annotated[bool, Flag()] = Field(
+        default=False, alias="json", description="Print the paths and the command as JSON."
+    )
 
 
 def import_environment(overrides: list[str]) -> int:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym eval prepare`: run the prepare scripts of benchmarks and report what they wrote."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym.benchmarks import prepare_benchmarks
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import make_parser, read_settings
@@ -18,11 +19,15 @@ class PrepareBenchmarkConfig(BaseNeMoGymCLIConfig):
     prepare_script_args: dict[str, Any] = Field(
         default_factory=dict, description="Arguments for `prepare`, as in `++prepare_script_args.split=test`."
     )
-    use_cached_prepared_benchmarks: bool = Field(
-        default=False, description="Skip benchmarks whose file already exists."
+    use_cached_prepared_benchmarks: Annotated[bool, Flag("--cached")] = Field(
+        default=False, description="Skip benchmarks whose data is already prepared."
     )
-    num_prepare_benchmark_processes: PositiveInt = Field(default=1, description="How many scripts to run at once.")
-    json_summary: bool = Field(default=False, alias="json", description="Print what was prepared as JSON.")
+    num_prepare_benchmark_processes: Annotated[PositiveInt, Flag("--processes")] = Field(
+        default=1, description="How many scripts to run at once."
+    )
+    json_summary: Annotated[bool, Flag()] = Field(
+        default=False, alias="json", description="Print what was prepared as JSON."
+    )
 
 
 def prepare(overrides: list[str]) -> int:

@@ -9,13 +9,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym import component_search_roots
+from nemo_gym._authoring.foreign_systems import SYSTEMS
 from nemo_gym._config import port_reservation as ports
+from nemo_gym._config.command_flags import Flag, list_keys_of, list_settings_classes
 from nemo_gym._config.config_parser import Resolved
 from nemo_gym._config.config_paths import KeyPath, has_path, join_path
 from nemo_gym._config.overrides import parse_overrides
@@ -24,8 +26,8 @@ from nemo_gym._config.secret_lookup import is_secret_key
 from nemo_gym._config.server_code import ServerCode, check_types
 from nemo_gym._config.unread_keys import SHARED_PREFIXES, check_command_line
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import COMMANDS, GROUPS
-from nemo_gym.cli.flags import RUNNING, Command, load
+from nemo_gym.cli.commands import list_commands
+from nemo_gym.cli.flags import RUNNING
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import CommandLineError, ConfigError
 from nemo_gym.global_config import (
@@ -176,20 +178,15 @@ def check_command(resolved: Resolved, only: Any = lambda path: True) -> Problems
     return problems
 
 
-def _all_commands() -> list[Command]:
-    return [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
-
-
 @cache
 def _flags_of_all_commands() -> frozenset[str]:
-    return frozenset(flag.key.partition(".")[0] for command in _all_commands() for flag in command.flags)
+    return frozenset(flag.key.partition(".")[0] for command in list_commands().values() for flag in command.flags)
 
 
 @cache
 def _settings_of_all_commands() -> frozenset[str]:
-    """Return settings with and without a flag, at the cost of importing what all commands need."""
-    fields = [load(settings).model_fields for settings in {command.settings for command in _all_commands()}]
-    return frozenset(name for of_one in fields for key, field in of_one.items() for name in (key, field.alias or key))
+    """Return the settings of all commands, with and without a flag."""
+    return frozenset(key for settings in list_settings_classes() for key in list_keys_of(settings))
 
 
 def _check_settings(given: dict[str, Any]) -> Problems:
@@ -272,28 +269,30 @@ def reserve_head_port(config: DictConfig) -> None:
 class VersionConfig(BaseNeMoGymCLIConfig):
     """Display the version of NeMo Gym and of the software it runs on."""
 
-    json_format: bool = Field(
-        default=False, alias="json", description="Output in JSON format for programmatic use; given as `+json=true`."
-    )
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 class ListConfig(BaseNeMoGymCLIConfig):
     """List the catalog, or show everything known about one entry."""
 
     component_name: str | None = Field(default=None, description="Name of the entry to show.")
-    json_format: bool = Field(default=False, alias="json", description="Print JSON.")
-    domain: str | None = Field(default=None, description="Only entries of this domain.")
-    catalog_kind: Literal["environment", "benchmark"] | None = Field(
-        default=None, description="With `list environments`: what to list."
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
+    domain: Annotated[str | None, Flag()] = Field(
+        default=None, description="Only entries of this domain, such as math."
     )
-    modality: str | None = Field(default=None, description="Only entries of this modality.")
-    licensing: str | None = Field(default=None, description="Only entries under this license.")
-    status: Literal["experimental", "no-manifest"] | None = Field(
+    catalog_kind: Annotated[Literal["environment", "benchmark"] | None, Flag("--kind")] = Field(
+        default=None, description="Which kind of entry to list."
+    )
+    modality: Annotated[str | None, Flag()] = Field(default=None, description="Only entries of this modality.")
+    licensing: Annotated[str | None, Flag()] = Field(default=None, description="Only entries under this license.")
+    status: Annotated[Literal["experimental", "no-manifest"] | None, Flag()] = Field(
         default=None, description="Only entries of this status."
     )
-    lifecycle: Literal["active", "deprecated"] | None = Field(default=None, description="Only entries at this stage.")
-    import_system: str | None = Field(
-        default=None, description="With `list environments`: list those of this other system."
+    lifecycle: Annotated[Literal["active", "deprecated"] | None, Flag()] = Field(
+        default=None, description="Only entries at this stage."
+    )
+    import_system: Annotated[str | None, Flag("--from", choices=tuple(SYSTEMS))] = Field(
+        default=None, description="List the environments of this other system, for `gym import`."
     )
 
 
@@ -304,7 +303,7 @@ class SearchConfig(BaseNeMoGymCLIConfig):
     catalog_type: Literal["benchmarks", "environments", "agents", "models", "resources-servers"] | None = Field(
         default=None, description="What to search; by default benchmarks and environments."
     )
-    json_format: bool = Field(default=False, alias="json", description="Print JSON.")
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 class RunConfig(BaseNeMoGymCLIConfig):
@@ -313,9 +312,18 @@ class RunConfig(BaseNeMoGymCLIConfig):
     config_paths: list[str] = Field(
         default_factory=list, description='YAML configuration files, as in `+config_paths="[file1.yaml,file2.yaml]"`.'
     )
-    policy_base_url: str | None = Field(default=None, description="Base URL of the model's endpoint.")
-    policy_api_key: str | None = Field(default=None, description="API key of the model's endpoint.")
-    policy_model_name: str | None = Field(default=None, description="Name of the model.")
+    policy_base_url: Annotated[str | None, Flag("--model-url")] = Field(
+        default=None, description="Base URL of the model's endpoint."
+    )
+    policy_api_key: Annotated[str | None, Flag("--model-api-key")] = Field(
+        default=None, description="API key of the model's endpoint."
+    )
+    policy_model_name: Annotated[str | None, Flag("--model", short="-m")] = Field(
+        default=None, description="Name of the model."
+    )
+    allow_unknown_keys: Annotated[bool, Flag()] = Field(
+        default=False, description="Accept overrides that nothing reads."
+    )
     error_on_almost_servers: bool = Field(
         default=True, description="Reject a block that looks like a server but is not valid, instead of warning."
     )
@@ -350,16 +358,22 @@ class RunConfig(BaseNeMoGymCLIConfig):
     profiling_enabled: bool = Field(default=False, description="Profile the code of every server.")
     profiling_results_dirpath: str | None = Field(default=None, description="Where profiles go.")
     ray_head_node_address: str | None = Field(default=None, description="A Ray cluster to join.")
-    serve_as: Literal["openenv", "mcp"] | None = Field(
-        default=None, description="Serve the resources servers over this protocol, without agents."
+    serve_as: Annotated[Literal["openenv", "mcp"] | None, Flag("--as")] = Field(
+        default=None, description="Serve resources servers over this protocol, without agents."
     )
     openenv_port: int | None = Field(default=None, description="Port for OpenEnv; by default a free one.")
+
+
+class PrefetchConfig(RunConfig):
+    """Build the virtual environments of servers without starting them."""
+
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 class StatusConfig(BaseNeMoGymCLIConfig):
     """Show running servers and whether they answer."""
 
-    json_format: bool = Field(default=False, alias="json", description="Print JSON.")
+    json_format: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
     head_server: dict[str, Any] = Field(
         default={"host": "127.0.0.1", "port": 11000}, description="Where the head server listens."
     )

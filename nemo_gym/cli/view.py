@@ -7,10 +7,11 @@ Only this command imports Gradio, the extra `viewer`. It opens a browser only if
 import secrets
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._util.reachable_addresses import is_loopback
 from nemo_gym._viewer.files.file_index import ReportError
 from nemo_gym._viewer.html.report_export import export_report
@@ -30,12 +31,22 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
     """Look at rollouts, failures and datasets in a browser."""
 
     jsonl_fpath: list[str] = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
-    server_host: str = Field(default="127.0.0.1", description="Host to listen on; 0.0.0.0 for every address.")
-    server_port: int = Field(default=7860, ge=0, le=65535, description="Port; the next free one if it is taken.")
-    export_dirpath: str | None = Field(default=None, description="Write a static HTML report here instead.")
-    export_rollouts: int = Field(default=100, ge=0, description="Rollouts per file in the report.")
-    open_browser: bool = Field(default=False, description="Open the page in a browser.")
-    require_token: bool = Field(default=False, description="Serve the page only to those who have the printed URL.")
+    server_host: Annotated[str, Flag("--host")] = Field(
+        default="127.0.0.1", description="Host to serve on; by default 127.0.0.1, and 0.0.0.0 for every address."
+    )
+    server_port: Annotated[int, Flag("--port")] = Field(
+        default=7860, ge=0, le=65535, description="Port; by default 7860, or the next free one if it is taken."
+    )
+    export_dirpath: Annotated[str | None, Flag("--export")] = Field(
+        default=None, description="Write a static HTML report into this folder instead."
+    )
+    export_rollouts: Annotated[int, Flag()] = Field(default=100, ge=0, description="Rollouts per file in the report.")
+    open_browser: Annotated[
+        bool, Flag("--browser"), Flag("--no-browser", constant="false", help="Do not open a browser (the default).")
+    ] = Field(default=False, description="Open the page in a browser.")
+    require_token: Annotated[bool, Flag("--token")] = Field(
+        default=False, description="Serve the page only to those who have the printed URL."
+    )
     allowed_hosts: list[str] = Field(
         default_factory=list, description="Additional host names that the viewer accepts; `*` for all."
     )

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_help import write_type
-from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS
-from nemo_gym.cli.flags import VERBOSE, Command, Flag, load
+from nemo_gym.cli.commands import GROUP_HELP, GROUPS, list_commands
+from nemo_gym.cli.flags import VERBOSE, Command, load
 from nemo_gym.cli.help_pages import ROOT_FLAGS
 from nemo_gym.cli.legacy import LEGACY
 from scripts.reference.markdown import write_code, write_table
@@ -23,20 +24,12 @@ in the terminal, `gym eval run +help=true` its config keys.
 """
 
 
-def list_commands() -> Iterator[tuple[str, Command]]:
-    """Yield every command with its name."""
-    for group, commands in GROUPS.items():
-        for name, command in commands.items():
-            yield f"{group} {name}", command
-    yield from COMMANDS.items()
-
-
 def write_page() -> str:
     """Write the page of all commands."""
     parts = [INTRODUCTION, write_table(("flag of `gym` itself", "what"), _list_root_flags())]
     older_names = _find_older_names()
     group = None
-    for name, command in list_commands():
+    for name, command in list_commands().items():
         first = name.split()[0]
         if first != group and first in GROUPS:
             group = first
@@ -86,12 +79,12 @@ def _end_sentence(text: str) -> str:
 
 
 def _add_choices(text: str, choices: tuple[str, ...]) -> str:
-    return f"{text}: {', '.join(map(write_code, choices))}" if choices else text
+    return f"{text} One of {', '.join(map(write_code, choices))}." if choices else text
 
 
 def _describe_flag(flag: Flag) -> tuple[str, str, str]:
     names = ", ".join(write_code(name) for name in (flag.name, flag.short) if name)
-    about = _add_choices(flag.help, flag.choices) + ("; can be repeated" if flag.many else "")
+    about = _add_choices(flag.help, flag.choices)
     return names, about, ", ".join(map(write_code, flag.sets))
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from nemo_gym._config.config_help import write_type
 from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.unread_keys import SERVER_KEYS
+from nemo_gym.cli.commands import list_commands
 from nemo_gym.cli.flags import load
-from scripts.reference.commands import describe_default, list_commands
+from scripts.reference.commands import describe_default
 from scripts.reference.markdown import write_code, write_table
 from scripts.reference.server_configs import COMMON, Key, read_keys, write_keys
 
@@ -44,7 +45,6 @@ OTHER_SETTINGS = (
     Key("_copy", "str", "null", "Copies the block at this path; see [Config](../concepts/config.md)."),
     Key("_inherit_from", "str", "null", "Moves the block at this path here; see [Config](../concepts/config.md)."),
     Key("allow_openai_version_skew", "bool", "false", IGNORED),
-    Key("allow_unknown_keys", "bool", "false", "Allow overrides that nothing reads."),
     Key("default_placement", "str | None", "null", "Where servers run by default: `inline`, `process`, `ray`."),
     Key("disallowed_ports", "list[int]", "[]", "Ports that no server may use."),
     Key(
@@ -129,19 +129,20 @@ def list_server_keys() -> list[Key]:
 def _read_command_keys() -> Iterator[Key]:
     """Yield the keys of all commands, ending with those of `env start` and `eval run`, since the last one counts."""
     meanings: dict[str, set[str]] = {}
-    for command_name, command in sorted(list_commands(), key=lambda named: named[0] in ("env start", "eval run")):
+    last = ("env start", "eval run")
+    for command_name, command in sorted(list_commands().items(), key=lambda named: named[0] in last):
         for name, field in load(command.settings).model_fields.items():
             key = field.alias or name
             about = field.description or ""
             meanings.setdefault(key, set()).add(about)
-            if len(meanings[key]) > 1 and command_name not in ("env start", "eval run"):
+            if len(meanings[key]) > 1 and command_name not in last:
                 about = "Its meaning depends on the command."
             yield Key(key, write_type(field.annotation), describe_default(field).strip("`"), about)
 
 
 def _find_readers() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for name, command in list_commands():
+    for name, command in list_commands().items():
         for key, field in load(command.settings).model_fields.items():
             anchor = f"gym-{name}".replace(" ", "-")
             found.setdefault(field.alias or key, []).append(f"[{name}](commands.md#{anchor})")

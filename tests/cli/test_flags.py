@@ -4,9 +4,10 @@ import os
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli.commands import GROUPS
-from nemo_gym.cli.flags import Command, Flag, Positional, UsageError, to_overrides
+from nemo_gym.cli.flags import Command, Positional, UsageError, to_overrides
 from tests.support.catalogue import write_config
 
 START = GROUPS["env"]["start"]
@@ -15,24 +16,25 @@ SAMPLE = Command(
     "",
     "nowhere:Settings",
     (
-        Flag("--storage", "storage", "", choices=("hf", "gitlab")),
-        Flag("--revision", "version", "", also=("revision",)),
+        Flag("--storage", "storage", "", "value", choices=("hf", "gitlab")),
+        Flag("--revision", "version", "", "value", also=("revision",)),
         Flag("--reward-range", "reward_range", "", "number", count=2),
         Flag("--lower-is-better", "higher_is_better", "", "switch", constant="false"),
         Flag("--resources-server", "resources_servers", "", "entrypoint"),
         Flag("--limit", "limit", "", "number"),
-        Flag("--output", "output", "", short="-o"),
-        Flag("--option", "options", "", many=True),
+        Flag("--output", "output", "", "value", short="-o"),
+        Flag("--option", "options", "", "value", many=True),
     ),
 )
-ONE = Command("nowhere:at_all", "", "nowhere:Settings", positionals=(Positional("FILE", "file", ""),))
+ONE = Command("nowhere:at_all", "", "nowhere:Settings", (), (Positional("FILE", "file", ""),))
 TYPE_AND_QUERY = Command(
     "nowhere:at_all",
     "",
     "nowhere:Settings",
-    positionals=(Positional("TYPE", "type", "", optional=True, choices=("a", "b")), Positional("QUERY", "query", "")),
+    (),
+    (Positional("TYPE", "type", "", optional=True, choices=("a", "b")), Positional("QUERY", "query", "")),
 )
-MANY = Command("nowhere:at_all", "", "nowhere:Settings", positionals=(Positional("FILE", "files", "", many=True),))
+MANY = Command("nowhere:at_all", "", "nowhere:Settings", (), (Positional("FILE", "files", "", many=True),))
 TEXT = st.text(alphabet=st.characters(blacklist_categories=("Cs", "Cc")), min_size=1)
 
 

@@ -13,7 +13,6 @@ from nemo_gym._training.export import FORMATS, export_rollouts
 from nemo_gym._training.handover import hand_over
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection
-from nemo_gym.cli.common_flags import EXPORT_FORMATS
 from tests.training.rollout_rows import ANSWER, CALL, OUTPUT, PROMPT, make_failure, make_row, read_records, write_rows
 
 TEXT_FORMATS = ("sft", "dpo", "atif")
@@ -26,10 +25,6 @@ def rollouts(tmp_path):
     rows += [make_row(0, 2, 0.5, mask_sample=True), make_row(0, 3, 0.25, with_tokens=False)]
     write_rows(tmp_path / "rollouts_failures.jsonl", [make_failure(0, 4)])
     return write_rows(tmp_path / "rollouts.jsonl", rows)
-
-
-def test_the_command_offers_the_formats_that_there_are():
-    assert tuple(FORMATS) == EXPORT_FORMATS
 
 
 @pytest.mark.parametrize("name", FORMATS)

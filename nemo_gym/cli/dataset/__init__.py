@@ -8,10 +8,11 @@ what `+help=true` shows: the keys of both; each storage checks those that it nee
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym.cli.flags import require_choice
 from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.settings import split_off
@@ -31,57 +32,96 @@ STORAGES = {"hf": "nemo_gym.cli.dataset.hf", "gitlab": "nemo_gym.cli.dataset.git
 _STORAGE = "storage"
 
 
-class DatasetUploadConfig(BaseNeMoGymCLIConfig):
-    """Upload a JSONL dataset to the Hugging Face Hub, or with `+storage=gitlab` to a GitLab model registry."""
+class DatasetMigrateConfig(BaseNeMoGymCLIConfig):
+    """Upload a JSONL dataset to the Hugging Face Hub, read it back, then delete it from GitLab after a confirmation."""
 
-    storage: Literal["hf", "gitlab"] = Field(default="hf", description="Where to.")
-    input_jsonl_fpath: str = Field(description="JSONL file to upload.")
-    dataset_name: str | None = Field(
+    input_jsonl_fpath: Annotated[str, Flag("--input", short="-i")] = Field(description="The JSONL file to upload.")
+    dataset_name: Annotated[str | None, Flag("--name")] = Field(
         default=None,
         description="Name of the dataset; on Hugging Face after prefix and domain, and by default the server's.",
     )
-    version: str | None = Field(default=None, description="GitLab: version to create, `x.x.x`; required there.")
-    hf_token: str | None = Field(default=None, description="Token; by default that of `hf auth login` or HF_TOKEN.")
-    hf_organization: str | None = Field(default=None, description="Organization that owns the dataset; required.")
-    hf_collection_name: str | None = Field(default=None, description="Collection to add it to; required.")
-    hf_collection_slug: str | None = Field(default=None, description="Slug at the end of its URL; required.")
-    resource_config_path: str | None = Field(
-        default=None, description="Config of the resources server, read for its domain; required on Hugging Face."
+    version: Annotated[str | None, Flag("--revision", also=("revision",))] = Field(
+        default=None, description="GitLab: the version, `x.x.x`, required there; Hugging Face: the branch."
     )
-    hf_dataset_prefix: str = Field(default="Nemotron-RL", description="First part of the repository's name.")
-    split: Literal["train", "validation", "test"] = Field(
-        default="train", description="Split of the rows; those of train must have `responses_create_params`."
-    )
-    create_pr: bool = Field(default=False, description="Open a pull request instead of pushing.")
     revision: str | None = Field(default=None, description="Hugging Face: branch to push to.")
-    commit_message: str | None = Field(default=None, description="Commit message.")
-    commit_description: str | None = Field(default=None, description="Commit description.")
-    delete_from_gitlab: bool = Field(default=False, description="Delete the dataset from GitLab afterwards.")
-    yes: bool = Field(default=False, description="Delete without asking.")
-    dry_run: bool = Field(default=False, description="Show what would happen and change nothing.")
+    split: Annotated[Literal["train", "validation", "test"], Flag()] = Field(
+        default="train",
+        description="Split of the rows, by default train, whose rows must have `responses_create_params`.",
+    )
+    create_pr: Annotated[bool, Flag()] = Field(
+        default=False, description="Hugging Face: open a pull request instead of pushing."
+    )
+    resource_config_path: Annotated[str | None, Flag("--resource-config")] = Field(
+        default=None,
+        description="Config of the resources server, for the domain in the name; required on Hugging Face.",
+    )
+    hf_organization: Annotated[str | None, Flag("--organization")] = Field(
+        default=None, description="Hugging Face: owner of the dataset; required there."
+    )
+    hf_collection_name: Annotated[str | None, Flag("--collection-name")] = Field(
+        default=None, description="Hugging Face: title of the collection to add it to; required there."
+    )
+    hf_collection_slug: Annotated[str | None, Flag("--collection-slug")] = Field(
+        default=None, description="Hugging Face: slug at the end of the collection's URL; required there."
+    )
+    hf_dataset_prefix: Annotated[str, Flag("--prefix")] = Field(
+        default="Nemotron-RL", description="Hugging Face: first part of the dataset's name."
+    )
+    hf_token: str | None = Field(default=None, description="Token; by default that of `hf auth login` or HF_TOKEN.")
+    commit_message: Annotated[str | None, Flag()] = Field(default=None, description="Hugging Face: commit message.")
+    commit_description: Annotated[str | None, Flag()] = Field(
+        default=None, description="Hugging Face: commit description."
+    )
+    yes: Annotated[bool, Flag(short="-y")] = Field(default=False, description="Delete without asking.")
+    dry_run: Annotated[bool, Flag()] = Field(default=False, description="Show what would happen and change nothing.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
     mlflow_tracking_uri: str | None = Field(default=None, description="GitLab: URI of the registry.")
     mlflow_tracking_token: str | None = Field(default=None, description="GitLab: token.")
-    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+class DatasetUploadConfig(DatasetMigrateConfig):
+    """Upload a JSONL dataset to the Hugging Face Hub, or with `+storage=gitlab` to a GitLab model registry."""
+
+    storage: Annotated[Literal["hf", "gitlab"], Flag()] = Field(
+        default="hf", description="Where to store the dataset; by default Hugging Face."
+    )
+    delete_from_gitlab: Annotated[bool, Flag()] = Field(
+        default=False, description="Delete the dataset from GitLab afterwards."
+    )
 
 
 class DatasetDownloadConfig(BaseNeMoGymCLIConfig):
     """Download a dataset from the Hugging Face Hub, or with `+storage=gitlab` from a GitLab model registry."""
 
-    storage: Literal["hf", "gitlab"] = Field(default="hf", description="Where from.")
-    repo_id: str | None = Field(default=None, description="Hugging Face: `organization/name`; required there.")
-    dataset_name: str | None = Field(default=None, description="GitLab: name of the dataset; required there.")
-    version: str | None = Field(default=None, description="GitLab: version, `x.x.x`; required there.")
-    artifact_fpath: str | None = Field(default=None, description="Path of one raw file.")
-    split: Literal["train", "validation", "test"] | None = Field(
+    storage: Annotated[Literal["hf", "gitlab"], Flag()] = Field(
+        default="hf", description="Where the dataset is stored; by default Hugging Face."
+    )
+    repo_id: Annotated[str | None, Flag()] = Field(
+        default=None, description="Hugging Face: `organization/name`; required there."
+    )
+    dataset_name: Annotated[str | None, Flag("--name")] = Field(
+        default=None, description="GitLab: name of the dataset; required there."
+    )
+    version: Annotated[str | None, Flag("--revision", also=("revision",))] = Field(
+        default=None, description="GitLab: the version, `x.x.x`, required there; Hugging Face: branch, tag or commit."
+    )
+    artifact_fpath: Annotated[str | None, Flag("--artifact")] = Field(
+        default=None, description="One raw file, by its path in the dataset."
+    )
+    split: Annotated[Literal["train", "validation", "test"] | None, Flag()] = Field(
         default=None, description="Hugging Face: only this split, as JSONL."
     )
     revision: str | None = Field(default=None, description="Hugging Face: branch, tag or commit.")
-    output_fpath: str | None = Field(default=None, description="File to write; needs `split` or `artifact_fpath`.")
-    output_dirpath: str | None = Field(default=None, description="Folder for `<split>.jsonl` or the raw file.")
+    output_fpath: Annotated[str | None, Flag("--output", short="-o")] = Field(
+        default=None, description="The file to write; needs a split or a raw file."
+    )
+    output_dirpath: Annotated[str | None, Flag("--output-dir")] = Field(
+        default=None, description="The folder for all splits, or for the one named."
+    )
     hf_token: str | None = Field(default=None, description="Token; public datasets need none.")
     mlflow_tracking_uri: str | None = Field(default=None, description="GitLab: URI of the registry.")
     mlflow_tracking_token: str | None = Field(default=None, description="GitLab: token.")
-    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 def _run_in_storage(action: str, overrides: list[str]) -> int:

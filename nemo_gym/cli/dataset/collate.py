@@ -2,10 +2,11 @@
 """`gym dataset collate` and `gym dataset render`: check, measure and join datasets, and fill prompts into raw rows."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.collate import Collation
 from nemo_gym._data.sources import Registry, Source, choose_registry, describe_place
@@ -23,7 +24,9 @@ _HEADINGS = ("metric", "values", "average", "min", "max", "std")
 class CollateConfig(TrainDataProcessorConfig):
     """Check, measure and merge the datasets of a config."""
 
-    json_summary: bool = Field(default=False, alias="json", description="Print what was written as JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(
+        default=False, alias="json", description="Print what was written as JSON."
+    )
 
 
 def collate(overrides: list[str]) -> int:
@@ -134,9 +137,15 @@ def _as_json(collation: Collation) -> dict[str, Any]:
 class MaterializePromptsConfig(BaseNeMoGymCLIConfig):
     """Apply a prompt template to raw rows: JSONL with `responses_create_params.input` filled in."""
 
-    input_jsonl_fpath: str = Field(description="The raw rows, without `responses_create_params.input`.")
-    prompt_config: str = Field(description="YAML prompt with a `user` and an optional `system` template.")
-    output_jsonl_fpath: str = Field(description="Where the rows with prompts go.")
+    input_jsonl_fpath: Annotated[str, Flag("--input", short="-i")] = Field(
+        description="The raw rows, without `responses_create_params.input`."
+    )
+    prompt_config: Annotated[str, Flag()] = Field(
+        description="YAML prompt with a `user` and an optional `system` template."
+    )
+    output_jsonl_fpath: Annotated[str, Flag("--output", short="-o")] = Field(
+        description="Where the rows with prompts go."
+    )
 
 
 def fill_prompts(overrides: list[str]) -> int:

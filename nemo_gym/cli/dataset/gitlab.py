@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, read_settings
@@ -41,7 +42,7 @@ class _RegistryConfig(BaseModel):
         default=None, description="A GitLab token with the scope `api`; set it in env.yaml."
     )
 
-    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
     @field_validator("version", mode="before", check_fields=False)
     @classmethod
@@ -79,7 +80,7 @@ class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig
 class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
     """Delete a dataset from a GitLab model registry, after confirmation."""
 
-    yes: bool = Field(default=False, description="Delete without asking.")
+    yes: Annotated[bool, Flag(short="-y")] = Field(default=False, description="Delete without asking.")
 
 
 def upload(overrides: list[str]) -> int:

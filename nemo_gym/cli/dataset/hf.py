@@ -43,10 +43,6 @@ class _Handling(BaseNeMoGymCLIConfig):
     revision: str | None = Field(default=None, description="Branch, tag or commit.")
 
 
-class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig, _Handling):
-    """Upload a JSONL dataset to the Hugging Face Hub, read it back, then delete it from GitLab after a confirmation."""
-
-
 def upload(overrides: list[str]) -> int:
     """Upload a file; if a training row lacks a required field or the Hub refuses, return 1 and change nothing."""
     values = _read_values(overrides)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
@@ -21,6 +21,7 @@ from nemo_gym._authoring.config_catalog import list_visible_servers
 from nemo_gym._authoring.contract_checks import Check, Subject, check, list_tools
 from nemo_gym._authoring.environment_manifest import Reward, read_manifest
 from nemo_gym._authoring.scripted_play import Answer, Table, Turn, parse_turns
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._data.create_params import KnownSettings
 from nemo_gym._data.dataset_rows import BadRow, Offending, RowChecker
 from nemo_gym._servers.installing.venvs import plan_venv
@@ -54,7 +55,7 @@ class CheckConfig(BaseNeMoGymCLIConfig):
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
     component_name: str | None = Field(default=None, description="The server; without it all are checked.")
-    as_json: bool = Field(default=False, alias="json", description="Print the checks as JSON.")
+    as_json: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the checks as JSON.")
 
 
 @dataclass(frozen=True)

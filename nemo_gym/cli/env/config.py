@@ -7,13 +7,14 @@ Neither starts a server or looks for a port, so both are fast.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
 from nemo_gym._authoring.config_catalog import describe_hidden_folders, visible_roots
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_parser import Resolved, examine
 from nemo_gym._config.config_paths import KeyPath, find_similar_paths, get_value, join_path, split_path
 from nemo_gym._config.interpolation import read_values
@@ -49,17 +50,19 @@ class ValidateConfig(BaseNeMoGymCLIConfig):
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
     component_name: str | None = Field(default=None, description="An environment, benchmark or resources server.")
-    catalog_kind: Kind | None = Field(default=None, description="What kind of component the name refers to.")
-    manifest: str | None = Field(default=None, description="A manifest.yaml to check as well.")
-    as_json: bool = Field(default=False, alias="json", description="Print what was found as JSON.")
+    catalog_kind: Annotated[Kind | None, Flag("--kind")] = Field(default=None, description="What NAME is.")
+    manifest: Annotated[str | None, Flag()] = Field(default=None, description="A manifest.yaml to check as well.")
+    as_json: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print what was found as JSON.")
 
 
 class ResolveConfig(BaseNeMoGymCLIConfig):
     """Print the merged config, secrets hidden."""
 
     config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
-    explain: str | None = Field(default=None, description="A key: show which sources set it, and which one wins.")
-    as_json: bool = Field(default=False, alias="json", description="Print JSON.")
+    explain: Annotated[str | None, Flag()] = Field(
+        default=None, description="A key: show which file and line sets it, and what that overrides."
+    )
+    as_json: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print JSON.")
 
 
 def validate(overrides: list[str]) -> int:

@@ -5,7 +5,7 @@ Files go into the current folder. Existing files are never overwritten.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ from nemo_gym._authoring.scaffold_plans import (
     plan_resources_server,
     write_missing,
 )
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_files import find_first, load_file
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.server_types import list_server_types
@@ -39,13 +40,23 @@ _EXAMPLE_ROWS = 5
 class InitConfig(BaseNeMoGymCLIConfig):
     """Create a resources server to fill in, or an environment or benchmark with a worked example."""
 
-    entrypoint: str | None = Field(default=None, description="A resources server: `resources_servers/<name>`.")
-    environment: str | None = Field(default=None, description="An environment of this name.")
-    benchmark: str | None = Field(default=None, description="A benchmark of this name.")
-    profile: Profile = Field(default="custom-gym-verifier", description="Which part of it runs in NeMo Gym.")
-    reuse_verifier: str | None = Field(default=None, description="Score with this resources server, not a new one.")
-    reward_range: tuple[float, float] = Field(default=(0.0, 1.0), description="Lowest and highest reward.")
-    higher_is_better: bool = Field(default=True, description="Whether more reward is better.")
+    entrypoint: Annotated[str | None, Flag("--resources-server", key="resources_servers", kind="entrypoint")] = Field(
+        default=None, description="Create a resources server of this name; as a key, `resources_servers/<name>`."
+    )
+    environment: Annotated[str | None, Flag()] = Field(default=None, description="Create an environment of this name.")
+    benchmark: Annotated[str | None, Flag()] = Field(default=None, description="Create a benchmark of this name.")
+    profile: Annotated[Profile, Flag()] = Field(
+        default="custom-gym-verifier", description="Which part of it runs in NeMo Gym."
+    )
+    reuse_verifier: Annotated[str | None, Flag()] = Field(
+        default=None, description="Score with this resources server instead of a new one."
+    )
+    reward_range: Annotated[tuple[float, float], Flag(count=2)] = Field(
+        default=(0.0, 1.0), description="Lowest and highest reward."
+    )
+    higher_is_better: Annotated[
+        bool, Flag(), Flag("--lower-is-better", constant="false", help="Less reward is better.")
+    ] = Field(default=True, description="More reward is better (the default).")
 
 
 def init(overrides: list[str]) -> int:

@@ -4,11 +4,12 @@
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nemo_gym import component_search_roots
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._servers.installing.installers import find_uv
 from nemo_gym._servers.installing.venvs import plan_venv
 from nemo_gym._servers.launching.placement_plan import venv_settings
@@ -83,10 +84,12 @@ class PipListConfig(BaseNeMoGymCLIConfig):
     """List the packages installed in a server's virtual environment."""
 
     entrypoint: str = Field(description="The relative entrypoint path to the server directory.")
-    format: Literal["columns", "freeze", "json"] | None = Field(
-        default=None, description="Output format: 'columns' (default), 'freeze' or 'json'."
+    format: Annotated[
+        Literal["columns", "freeze", "json"] | None, Flag("--json", kind="switch", constant="json", help="Print JSON.")
+    ] = Field(default=None, description="Output format: 'columns' (default), 'freeze' or 'json'.")
+    outdated: Annotated[bool, Flag()] = Field(
+        default=False, description="List only packages with a newer version; asks the package registry."
     )
-    outdated: bool = Field(default=False, description="List outdated packages only; asks the package registry.")
 
 
 def packages(overrides: list[str]) -> int:

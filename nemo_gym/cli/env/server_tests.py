@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 from omegaconf import DictConfig
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -27,6 +27,7 @@ from nemo_gym._authoring.server_suites import (
     run_suite,
     run_suites,
 )
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._servers.installing.venvs import (
     VenvBuildError,
     VenvPlan,
@@ -54,15 +55,17 @@ class TestAllConfig(BaseNeMoGymCLIConfig):
 
     __test__ = False  # or pytest would collect it because of its name
 
-    fail_on_total_and_test_mismatch: bool = Field(
-        default=False, description="Fail if the number of servers does not match the number with tests."
+    fail_on_total_and_test_mismatch: Annotated[bool, Flag("--fail-on-mismatch")] = Field(
+        default=False, description="Fail if a server lacks tests."
     )
     num_shards: PositiveInt = Field(default=1, description="How many machines share the servers.")
     shard_index: int = Field(default=0, ge=0, description="Which share of the servers to test here, from 0.")
-    test_concurrency: PositiveInt | None = Field(default=None, description="Suites at once; by default one per core.")
+    test_concurrency: Annotated[PositiveInt | None, Flag("--concurrency")] = Field(
+        default=None, description="Test suites to run at once; by default one per core."
+    )
     test_timeout_seconds: PositiveFloat = Field(default=3600.0, description="Deadline per suite.")
     delete_venvs_after_each_test: bool = Field(default=False, description="Ignored: environments are shared and kept.")
-    as_json: bool = Field(default=False, alias="json", description="Print the results as JSON.")
+    as_json: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the results as JSON.")
 
     @model_validator(mode="after")
     def check_shard(self) -> Self:
@@ -80,9 +83,11 @@ class TestConfig(TestAllConfig):
         "Without it all servers are tested.",
     )
     component_name: str | None = Field(default=None, description="The server by its name alone.")
-    all_servers: bool = Field(default=False, description="Test every server, as without a name; `--json` asks for it.")
-    should_validate_data: bool = Field(
-        default=False, description="Whether to check the example data (examples, metrics, rollouts) of this server."
+    all_servers: Annotated[bool, Flag("--all")] = Field(
+        default=False, description="Test every server, as without a name; `--json` asks for it."
+    )
+    should_validate_data: Annotated[bool, Flag("--validate-data")] = Field(
+        default=False, description="Check the example data too: examples, metrics and rollouts."
     )
 
 

@@ -2,10 +2,11 @@
 """`gym eval aggregate`, `profile` and `compare`: work on the files of finished runs; no server is needed."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._results.aggregate_files import Requested, aggregate_rollouts, write_aggregates
 from nemo_gym._results.compare_files import compare as compare_runs, explain_tests, make_comparison_table
 from nemo_gym._results.merge import merge_shards, warn_of_shards
@@ -27,32 +28,44 @@ class AggregateConfig(BaseNeMoGymCLIConfig):
     """Merge sharded rollouts into one file with aggregate metrics."""
 
     # The fields of `RolloutAggregationConfig`, whose module imports everything a run needs.
-    input_glob: str = Field(description="Rollouts files: comma-separated paths and wildcards.")
-    output_jsonl_fpath: str = Field(description="Where the merged rollouts go.")
+    input_glob: Annotated[str, Flag(short="-i")] = Field(
+        description="Rollouts files: paths and wildcards, separated by commas."
+    )
+    output_jsonl_fpath: Annotated[str, Flag("--output", short="-o")] = Field(
+        description="Where the merged rollouts go."
+    )
     merge_shards: bool = Field(default=True, description="Write the merged rollouts, not only their metrics.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
 
 
 class ProfileConfig(BaseNeMoGymCLIConfig):
     """Compute reward statistics for every task."""
 
-    rollouts_jsonl_fpath: str = Field(description="Path to the rollouts file.")
-    materialized_inputs_jsonl_fpath: str | None = Field(
+    rollouts_jsonl_fpath: Annotated[str, Flag("--rollouts")] = Field(description="The rollouts file.")
+    materialized_inputs_jsonl_fpath: Annotated[str | None, Flag("--inputs")] = Field(
         default=None, description="The planned rollouts; by default the file next to the rollouts."
     )
-    allow_partial_rollouts: bool = Field(default=False, description="Accept missing rollouts.")
-    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass.")
+    allow_partial_rollouts: Annotated[bool, Flag("--allow-partial")] = Field(
+        default=False, description="Accept missing rollouts."
+    )
+    pass_threshold: Annotated[float | None, Flag()] = Field(
+        default=None, description="Minimum reward for a rollout to pass."
+    )
     input_jsonl_fpath: str | None = Field(default=None, description="The task dataset to add statistics to.")
     output_jsonl_fpath: str | None = Field(default=None, description="Where the tasks with statistics go.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
 
 
 class CompareConfig(BaseNeMoGymCLIConfig):
     """Compare rollouts files task by task."""
 
     rollouts_jsonl_fpaths: list[str] = Field(min_length=2, description="Rollouts files; the first is the baseline.")
-    pass_threshold: float | None = Field(default=None, description="Minimum reward for a rollout to pass.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the comparison as JSON.")
+    pass_threshold: Annotated[float | None, Flag()] = Field(
+        default=None, description="Minimum reward for a rollout to pass."
+    )
+    json_summary: Annotated[bool, Flag()] = Field(
+        default=False, alias="json", description="Print the comparison as JSON."
+    )
 
 
 @pause_collections()

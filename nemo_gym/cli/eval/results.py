@@ -110,8 +110,8 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
         render.data(f"failures: {paths.failures}")
 
 
-def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConfig", given_up: int = 0) -> int:
-    """Report what is missing from a run and what to do about it; `given_up` failures are not run again."""
+def choose_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConfig", given_up: int = 0) -> int:
+    """Return the exit code, after telling what is missing and what to do; `given_up` failures are not run again."""
     if control.abort_reason is not None and counts.scored < counts.requested:
         render.error(f"the run was aborted.\n{control.abort_reason}")
         return 1

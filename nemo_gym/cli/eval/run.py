@@ -2,6 +2,9 @@
 """`gym eval run`: plan the rollouts, start or find the servers, run what is left, and account for all of it."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from nemo_gym.cli.eval.driver import collect_by_driver
 from nemo_gym.cli.eval.forecast import tell_duration
 from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
-from nemo_gym.cli.eval.results import INTERRUPTED, Export, keep_scores, open_export, report, tell_exit_code
+from nemo_gym.cli.eval.results import INTERRUPTED, Export, Scores, choose_exit_code, keep_scores, open_export, report
 from nemo_gym.cli.eval.servers import (
     allow_many_connections,
     choose_agents_to_ask,
@@ -110,61 +113,66 @@ async def _evaluate(
 ) -> int:
     """Run what is left, with the servers behind the client `running` or else with the config's own."""
     control = RunControl()
-    at_once = settings.num_samples_in_parallel
-    limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
-    with (
-        open_screen(quiet=settings.quiet) as screen,
-        RunInterrupts(control, screen).catch() as interrupts,
-        collect_rarely(),
-        keep_scores(todo.paths, complete=not todo.is_resumed) as scores,
-    ):
-        async with reach_servers(config, settings, running) as (client, served):
+    async with AsyncExitStack() as run:
+        screen = run.enter_context(open_screen(quiet=settings.quiet))
+        interrupts = run.enter_context(RunInterrupts(control, screen).catch())
+        run.enter_context(collect_rarely())
+        scores = run.enter_context(keep_scores(todo.paths, complete=not todo.is_resumed))
+        client, served = await run.enter_async_context(reach_servers(config, settings, running))
+
+        async with AsyncExitStack() as play:
             witness = find_observer(client)
             versions = None if served is None else served.policy_version
-            async with (
-                open_play(config, settings, client, witness, control, interrupts, versions) as play_with,
-                bound_staleness(
-                    limit,
-                    settings.make_staleness_gate(),
-                    client,
-                    settings.policy_version_timeout_seconds,
-                    control.abort,
-                ) as limiter,
-            ):
-                with todo.open_journal() as journal:
-                    if not settings.quiet:
-                        await tell_duration(client, todo)
-                    with (
-                        show_progress(summary, limiter, screen, before=todo.before) as count,
-                        abort_on_server_death(served, control) as hold_failures_s,
-                        interrupts.guard_play(settings.rollout_timeout_seconds),
-                    ):
-
-                        def note(outcome: Outcome) -> None:
-                            scores.add(outcome)
-                            count(outcome)
-
-                        bounds = CollectSettings(
-                            settings.max_failure_rate,
-                            give_up_on_endpoint=True,
-                            check_endpoint=settings.no_serve and not settings.wait_for_model,
-                            hold_failures_s=hold_failures_s,
-                        )
-                        counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)
-            # Why a run was aborted is printed at the very end.
-            for kind, number, example in summary.failure_table()[1:] if control.abort_reason is None else ():
-                render.note(f"{number} × {kind}, for example: {example}")
-            plan = todo.plan
-            requested = None if plan is None else Requested(dict[str | None, int](plan.agents.items()), plan.per_task)
-            aggregates = await report(
-                todo.paths,
-                counts,
-                client,
-                settings,
-                ask_for=choose_agents_to_ask(client, served),
-                rollouts=scores.find_rollouts(),
-                requested=requested,
-                task_metrics=settings.task_metrics,
+            play_with = await play.enter_async_context(
+                open_play(config, settings, client, witness, control, interrupts, versions)
             )
-            await export(aggregates, todo.paths.output)
-    return tell_exit_code(counts, control, settings, journal.given_up)
+            limiter = await play.enter_async_context(_open_limiter(settings, client, control))
+            journal = play.enter_context(todo.open_journal())
+            if not settings.quiet:
+                await tell_duration(client, todo)
+            count = play.enter_context(show_progress(summary, limiter, screen, before=todo.before))
+            hold_failures_s = play.enter_context(abort_on_server_death(served, control))
+            play.enter_context(interrupts.guard_play(settings.rollout_timeout_seconds))
+            bounds = CollectSettings(
+                settings.max_failure_rate,
+                give_up_on_endpoint=True,
+                check_endpoint=settings.no_serve and not settings.wait_for_model,
+                hold_failures_s=hold_failures_s,
+            )
+            note = partial(_note_outcome, scores, count)
+            counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)
+
+        if control.abort_reason is None:  # otherwise the reason is printed at the very end
+            for kind, number, example in summary.failure_table()[1:]:
+                render.note(f"{number} × {kind}, for example: {example}")
+        requested = None
+        if todo.plan is not None:
+            requested = Requested(dict[str | None, int](todo.plan.agents.items()), todo.plan.per_task)
+        aggregates = await report(
+            todo.paths,
+            counts,
+            client,
+            settings,
+            ask_for=choose_agents_to_ask(client, served),
+            rollouts=scores.find_rollouts(),
+            requested=requested,
+            task_metrics=settings.task_metrics,
+        )
+        await export(aggregates, todo.paths.output)
+    return choose_exit_code(counts, control, settings, journal.given_up)
+
+
+def _open_limiter(
+    settings: EvalRunConfig, client: ServerClient, control: RunControl
+) -> AbstractAsyncContextManager[Limiter]:
+    """Limit the rollouts at once to the number given or to what the endpoint takes, and hold back stale ones."""
+    limit: Limiter = AdaptiveLimit()
+    if settings.num_samples_in_parallel is not None:
+        limit = FixedLimit(settings.num_samples_in_parallel)
+    gate = settings.make_staleness_gate()
+    return bound_staleness(limit, gate, client, settings.policy_version_timeout_seconds, control.abort)
+
+
+def _note_outcome(scores: Scores, count: Callable[[Outcome], None], outcome: Outcome) -> None:
+    scores.add(outcome)
+    count(outcome)

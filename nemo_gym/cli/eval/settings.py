@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.defaults import MODEL_READINESS_TIMEOUT_S
 from nemo_gym._util.usable_cores import count_usable_cores
 from nemo_gym.cli.settings import validate_settings
@@ -26,28 +27,34 @@ Split = Literal["train", "validation", "example", "benchmark"]
 class EvalRunConfig(RolloutCollectionConfig):
     """Collect rollouts: start the servers of a config, or use running ones, and run every task."""
 
-    input_jsonl_fpath: str | None = Field(  # type: ignore[assignment]  # by default the config's datasets
-        default=None, description="The input tasks, in the form of a file path to a JSONL file."
+    input_jsonl_fpath: Annotated[str | None, Flag("--input", short="-i")] = Field(  # type: ignore[assignment]  # by default the config's datasets
+        default=None, description="The tasks: JSONL, plain, gzip or a pipe; by default datasets of the config."
     )
-    split: Split | None = Field(default=None, description="Which datasets of the config to run if no input is given.")
+    split: Annotated[Split | None, Flag()] = Field(
+        default=None, description="Which datasets of the config to run if no input is given."
+    )
     reuse_existing_data_preparation: bool = Field(default=False, description="Use the data an earlier run prepared.")
-    no_serve: bool = Field(default=False, description="Use servers that are already running.")
-    rollout_timeout_seconds: PositiveFloat | None = Field(default=None, description="Deadline per rollout.")
-    allow_failures: str = Field(default="0", description="How many rollouts may fail: a number or a percentage.")
-    max_failure_rate: float | None = Field(
-        default=None, ge=0, le=1, description="Stop early when this share of the latest rollouts fails."
+    no_serve: Annotated[bool, Flag()] = Field(default=False, description="Use servers that are already running.")
+    rollout_timeout_seconds: Annotated[PositiveFloat | None, Flag("--timeout")] = Field(
+        default=None, description="Deadline per rollout, in seconds."
     )
-    fail_on_tool_error: bool = Field(
+    allow_failures: Annotated[str, Flag()] = Field(
+        default="0", description="How many rollouts may fail: a number or a percentage."
+    )
+    fail_on_tool_error: Annotated[bool, Flag()] = Field(
         default=False, description="Count a rollout in which a tool crashed as failed, whatever its reward."
     )
-    wait_for_model: NonNegativeFloat | None = Field(
+    max_failure_rate: Annotated[float | None, Flag()] = Field(
+        default=None, ge=0, le=1, description="Stop early when this share of the latest rollouts fails, such as 0.5."
+    )
+    wait_for_model: Annotated[NonNegativeFloat | None, Flag()] = Field(
         default=None,
-        description="Seconds to wait for a model that does not answer yet; by default the run ends at once.",
+        description="Seconds to wait for a model that is still loading; by default the run ends at once.",
     )
-    num_rollout_workers: PositiveInt | Literal["auto"] = Field(
-        default=1, description="Processes that run rollouts in parallel; `auto` is one per usable core."
+    num_rollout_workers: Annotated[PositiveInt | Literal["auto"], Flag("--workers")] = Field(
+        default=1, description="Processes that run rollouts: a number, or `auto` for one per usable core."
     )
-    rollout_workers_on: Literal["machine", "ray"] = Field(
+    rollout_workers_on: Annotated[Literal["machine", "ray"], Flag("--on")] = Field(
         default="machine", description="Where workers run: on this machine, or as Ray actors on any node of a cluster."
     )
     rollout_worker_cpus: NonNegativeFloat = Field(
@@ -57,8 +64,8 @@ class EvalRunConfig(RolloutCollectionConfig):
         default_factory=list,
         description="Numbers of the tasks themselves that the table of metrics shows too, such as `difficulty`.",
     )
-    quiet: bool = Field(default=False, description="Show no progress.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+    quiet: Annotated[bool, Flag()] = Field(default=False, description="Show no progress.")
+    json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
 
     @field_validator("allow_failures", mode="before")
     @classmethod
