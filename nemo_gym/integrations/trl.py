@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nemo_gym._training.formats.branches import build_trl_tokens
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import RESPONSES_CREATE_PARAMS_KEY_NAME
@@ -159,12 +160,9 @@ def make_entries(rollouts: Sequence[TrainableRollout], filler_id: int) -> dict[s
     if not any(usable):
         _raise_nothing_to_train_on(rollouts)
     filler = Branch([filler_id], [filler_id], [0], [0.0])
-    branches = [branch or filler for branch in usable]
+    tokens = [build_trl_tokens(branch or filler) for branch in usable]
     return {
-        "prompt_ids": [branch.prompt_ids for branch in branches],
-        "completion_ids": [branch.completion_ids for branch in branches],
-        "logprobs": [branch.log_probs for branch in branches],
-        "env_mask": [branch.mask for branch in branches],
+        **{name: [each[name] for each in tokens] for name in tokens[0]},
         REWARD_KEY: [rollout.reward if branch else None for rollout, branch in zip(rollouts, usable, strict=True)],
         FAILURE_KEY: [rollout.failure or rollout.invalid for rollout in rollouts],
         DRIFT_KEY: [rollout.drift for rollout in rollouts],

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._training.chat_tokens import join_text
+from nemo_gym._training.formats.branches import build_verl_output
 from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError, RolloutFailure
@@ -90,15 +91,12 @@ class VerlEngine:
 def build_output(played: PlayedRollout, engine: VerlEngine) -> dict[str, Any]:
     """Return the fields of verl's AgentLoopOutput."""
     rollout = played.rollout
-    branch = played.branch
     steps = [turn.policy_version for turn in rollout.turns if turn.policy_version is not None]
+    output = build_verl_output(rollout, played.branch)
+    if not engine.has_log_probs:
+        output["response_logprobs"] = None
     return {
-        "prompt_ids": branch.prompt_ids,
-        "response_ids": branch.completion_ids,
-        "response_mask": branch.mask,
-        "response_logprobs": branch.log_probs if engine.has_log_probs else None,
-        "reward_score": rollout.reward,
-        "num_turns": 2 * len(branch.turns),  # each turn reads something and answers it
+        **output,
         "metrics": {"generate_sequences": engine.seconds, "num_preempted": engine.num_preempted},
         "extra_fields": {
             "turn_scores": [],

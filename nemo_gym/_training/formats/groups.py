@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats with a record for every group of rollouts: SkyRL, Atropos, ART, and pairs for preference training."""
+"""Formats with a record for every group of rollouts: SkyRL, Atropos, and pairs for preference training."""
 
 from collections.abc import Iterator, Sequence
 
 from nemo_gym._training.alignment import Branch
-from nemo_gym._training.chat_messages import ChatConversation, NotExpressible, read_conversation
+from nemo_gym._training.chat_messages import NotExpressible, read_conversation
 from nemo_gym._training.formats.sample import GroupSamples, Record, Sample
-from nemo_gym._util.json_shapes import as_mapping
-from nemo_gym._util.row_keys import FAILURE_KEY, NG_FAILURE_CLASS_KEY
 
 _NOT_TRAINED = -100
 _NO_LOG_PROB = 1.0
@@ -67,18 +65,6 @@ def build_atropos(group: GroupSamples) -> Iterator[Record]:
     }
 
 
-def build_art(group: GroupSamples) -> Iterator[Record]:
-    """Yield ART's `TrajectoryGroup`: a trajectory for every branch, an exception for every failure."""
-    trajectories = [one for sample in group.samples for one in _iter_art_trajectories(sample)]
-    first = group.samples[0].rollout
-    yield {
-        "trajectories": trajectories,
-        "exceptions": [_describe_failure(row) for row in group.failures],
-        "metadata": {"task_index": first.task_index, "agent": first.agent},
-        "metrics": {name: getattr(first, name) for name in ("group_size", "group_scored", "group_failed")},
-    }
-
-
 def pair_samples(samples: Sequence[Sample], margin: float, min_reward: float | None) -> Iterator[tuple[Sample, Sample]]:
     """Yield pairs of a better and a worse rollout: the best with the worst, then the second best, and so on.
 
@@ -135,44 +121,3 @@ def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float
         labels[start + low : start + high] = branch.completion_ids[low:high]
         log_probs[start + low : start + high] = branch.log_probs[low:high]
     return labels, log_probs
-
-
-def _iter_art_trajectories(sample: Sample) -> Iterator[Record]:
-    rollout = sample.rollout
-    conversation = read_conversation(sample.row, rollout.turns)
-    start, end = rollout.policy_versions
-    for number, branch in sample.iter_branches():
-        conversation.require_turns(branch)
-        yield {
-            "messages_and_choices": [*conversation.given, *_iter_choices(sample, conversation, branch)],
-            "tools": conversation.tools or None,
-            "reward": sample.reward,
-            "initial_policy_version": start,
-            "final_policy_version": end,
-            "metrics": rollout.reward_components,
-            "metadata": sample.describe(number),
-        }
-
-
-def _iter_choices(sample: Sample, conversation: ChatConversation, branch: Branch) -> Iterator[Record]:
-    """Yield the messages that were said, those of the branch as choices with their tokens."""
-    places = dict(zip(branch.turns, branch.find_generated(sample.rollout.turns), strict=True))
-    for message, number in zip(conversation.said, conversation.turns, strict=True):
-        if number is None or number not in places:
-            yield message
-            continue
-        turn, (start, _) = sample.rollout.turns[number], places[number]
-        yield {
-            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
-            "index": 0,
-            "message": message,
-            "prompt_token_ids": branch.prompt_ids + branch.completion_ids[:start],
-            "token_ids": turn.generated_ids,
-            "compact_logprobs": turn.log_probs,
-        }
-
-
-def _describe_failure(row: Record) -> Record:
-    failure = as_mapping(row.get(FAILURE_KEY))
-    kind = failure.get("kind") or row.get(NG_FAILURE_CLASS_KEY) or "no_reward"
-    return {"type": str(kind), "message": str(failure.get("message") or ""), "traceback": ""}
