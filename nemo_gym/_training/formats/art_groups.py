@@ -76,7 +76,7 @@ def _build_choices(rollout: TrainableRollout, messages: Mapping[int, Message]) -
             if messages[number].get("tool_calls"):
                 finish_reason = "tool_calls"
             if rollout.cut_off == "length" and turn is rollout.turns[-1]:
-                finish_reason = "length"  # otherwise ART takes the last tokens for the model's own end of turn
+                finish_reason = "length"  # ART looks for an end of turn only in replies that stopped
             choices[number] = {
                 "finish_reason": finish_reason,
                 "index": 0,
