@@ -232,8 +232,10 @@ def _write_group(one: Format, group: GroupSamples, write: Write, summary: Export
                 kept.append(sample)
             except NotExpressible as reason:
                 summary.survey.note_invalid(sample.rollout, str(reason))
+        if not kept:
+            return
         group = GroupSamples(kept, group.failures)
-        records = [*build(group)] if kept else []
+        records = [*build(group)]
     for record in records:
         write(record)
     for sample in group.samples:

@@ -23,7 +23,7 @@ def build_art(group: GroupSamples) -> Iterator[Record]:
         "trajectories": [build_trajectory(sample) for sample in group.samples],
         "exceptions": [_describe_failure(row) for row in group.failures],
         "metadata": {"task_index": first.task_index, "agent": first.agent},
-        "metrics": {name: getattr(first, name) for name in ("group_size", "group_scored", "group_failed")},
+        "metrics": first.group_facts,
     }
 
 

@@ -13,7 +13,7 @@ from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._training.chat_messages import read_given
 from nemo_gym._training.formats.sample import Record, Sample
 from nemo_gym._training.record import TrainableRollout
-from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.json_shapes import as_mapping, as_text
 from nemo_gym._util.row_keys import (
     OBSERVED_KEYS,
     RESPONSE_KEY_NAME,
@@ -109,15 +109,17 @@ def make_verl_schema() -> Any:
 def build_openrlhf(sample: Sample) -> Iterator[Record]:
     """Yield what `AgentExecutor.execute` of OpenRLHF returns."""
     rollout = sample.rollout
-    asked = [message["content"] for message in read_given(sample.row) if message["role"] == "user"]
-    facts = {"group_size": rollout.group_size, "group_scored": rollout.group_scored}
+    asked = ""
+    for message in read_given(sample.row):
+        if message["role"] == "user":
+            asked = as_text(message["content"]) or ""
     for number, branch in sample.iter_branches():
         yield {
-            "prompt": asked[-1] if asked and isinstance(asked[-1], str) else "",
+            "prompt": asked,
             "label": None,
             **build_openrlhf_response(rollout, branch),
             # OpenRLHF makes a tensor of each of these, so they must be numbers.
-            "extra_logs": {**rollout.reward_components, **facts, "group_failed": rollout.group_failed},
+            "extra_logs": {**rollout.reward_components, **rollout.group_facts},
             **sample.describe(number),
         }
 

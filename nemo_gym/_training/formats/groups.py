@@ -22,18 +22,13 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
         for last in [_find_main(sample)]
         for number, branch in sorted(sample.iter_branches(), key=lambda numbered: numbered[0] == last)
     ]
-    first = group.samples[0].rollout
     yield {
         "prompt_token_ids": [branch.prompt_ids for _, _, branch, _ in entries],
         "response_ids": [branch.completion_ids for _, _, branch, _ in entries],
         "rewards": [sample.reward for sample, _, _, _ in entries],
         "loss_masks": [branch.mask for _, _, branch, _ in entries],
         "stop_reasons": ["length" if sample.rollout.cut_off == "length" else "stop" for sample, _, _, _ in entries],
-        "rollout_metrics": {
-            "group_size": first.group_size,
-            "group_scored": first.group_scored,
-            "group_failed": first.group_failed,
-        },
+        "rollout_metrics": group.samples[0].rollout.group_facts,
         "rollout_logprobs": [branch.log_probs for _, _, branch, _ in entries],
         "trajectory_ids": [
             {"instance_id": _name_group(sample), "repetition_id": sample.rollout.rollout_index}
@@ -49,7 +44,6 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
 def build_atropos(group: GroupSamples) -> Iterator[Record]:
     """Yield the `ScoredDataGroup` to post to Atropos, with a sequence for every branch."""
     entries = [(sample, number, branch) for sample in group.samples for number, branch in sample.iter_branches()]
-    first = group.samples[0].rollout
     labelled = [_label_tokens(sample, branch) for sample, _, branch in entries]
     yield {
         "tokens": [branch.ids for _, _, branch in entries],
@@ -57,11 +51,7 @@ def build_atropos(group: GroupSamples) -> Iterator[Record]:
         "scores": [sample.reward for sample, _, _ in entries],
         "inference_logprobs": [log_probs for _, log_probs in labelled],
         "overrides": [sample.describe(number) for sample, number, _ in entries],
-        "group_overrides": {
-            "group_size": first.group_size,
-            "group_scored": first.group_scored,
-            "group_failed": first.group_failed,
-        },
+        "group_overrides": group.samples[0].rollout.group_facts,
     }
 
 
@@ -84,7 +74,7 @@ def build_pair(better: Sample, worse: Sample) -> Record:
     rejected = read_conversation(worse.row, parse_arguments=True)
     if chosen.given != rejected.given or chosen.tools != rejected.tools:
         raise NotExpressible("rollouts of one task with different prompts")
-    facts = better.describe()
+    first = better.rollout
     return {
         "prompt": chosen.given,
         "chosen": chosen.said,
@@ -94,16 +84,20 @@ def build_pair(better: Sample, worse: Sample) -> Record:
         "rejected_reward": worse.reward,
         "chosen_rollout_index": better.rollout.rollout_index,
         "rejected_rollout_index": worse.rollout.rollout_index,
-        **{name: facts[name] for name in ("task_index", "agent", "group_size", "group_scored", "group_failed")},
+        "task_index": first.task_index,
+        "agent": first.agent,
+        **first.group_facts,
     }
 
 
 def _find_main(sample: Sample) -> int | None:
     """Return the number of the branch that ends with the rollout's answer, else of the last one with tokens."""
-    numbers = [number for number, _ in sample.iter_branches()]
-    main = sample.rollout.main_branch
-    found = next((number for number in numbers if sample.rollout.branches[number] is main), None)
-    return numbers[-1] if found is None and numbers else found
+    last = None
+    for number, branch in sample.iter_branches():
+        last = number
+        if branch is sample.rollout.main_branch:
+            break
+    return last
 
 
 def _name_group(sample: Sample) -> str:

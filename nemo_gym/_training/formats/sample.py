@@ -54,11 +54,7 @@ class Sample:
             "policy_version_end": end,
         }
         if rollout.group_size is not None:
-            facts |= {
-                "group_size": rollout.group_size,
-                "group_scored": rollout.group_scored,
-                "group_failed": rollout.group_failed,
-            }
+            facts |= rollout.group_facts
         if branch is not None:
             facts |= {"branch": branch, "branches": len(rollout.branches)}
             # Its reward is that of every branch; weighted like this, a rollout counts once however often it forked.
