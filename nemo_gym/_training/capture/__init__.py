@@ -3,7 +3,7 @@
 
 Explicit arguments in, values out: the public modules decide whether to capture, and into which directory.
 
-A call is noted in two places, because neither knows what the other does. `capture_middleware` sees the bytes at the edge
+A call is noted in two places: neither knows what the other does. `capture_middleware` sees the bytes at the edge
 of a model server: statuses, times, the text of a stream, callers that leave. The handler knows the model's answer with
 its tokens, before it becomes a stream or another dialect: the session gateway (`SessionCall.note_answer`) and
 `nemo_gym.token_id_capture.capture_tokens` take it there. Everything else, agents' observations included, reads what
