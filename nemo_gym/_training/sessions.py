@@ -211,20 +211,18 @@ class SessionBook:
             due = [*self._sessions.values()]
         elif session_id in self._sessions:
             due = [self._sessions[session_id]]
+        limits = self._limits
         for session in due:
             if session.ended_at is None:
-                self._end_if_due(session, now)
-            elif now - session.ended_s >= self._limits.keep_ended_s:
+                if now - session.began_s >= limits.max_duration_s:
+                    self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
+                elif not session.under_way and now - session.used_s >= limits.idle_timeout_s:
+                    what = f"no call and no final reward came for {limits.idle_timeout_s:g} s"
+                    self._end(session, ("timeout", what))
+            elif now - session.ended_s >= limits.keep_ended_s:
                 if not session.was_fetched:
                     LOG.warning("session %r was never fetched, and is now deleted", session.id)
                 self._drop(session)
-
-    def _end_if_due(self, session: GatewaySession, now: float) -> None:
-        limits = self._limits
-        if now - session.began_s >= limits.max_duration_s:
-            self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
-        elif not session.under_way and now - session.used_s >= limits.idle_timeout_s:
-            self._end(session, ("timeout", f"no call and no final reward came for {limits.idle_timeout_s:g} s"))
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 

@@ -243,11 +243,11 @@ class CaptureMiddleware:
         finally:
             if exchange.ended is None:
                 exchange.end(cause)
-                # Not awaited: in a cancelled scope the next await would be cancelled too. It finishes on its own.
+                # Not awaited: in a canceled scope the next await would be canceled too. It finishes on its own.
                 self._start_writing(exchange)
 
     async def _write(self, exchange: CapturedExchange) -> None:
-        # Shielded: a cancelled request must not take a queued write with it.
+        # Shielded: a canceled request must not take a queued write with it.
         await asyncio.shield(self._start_writing(exchange))
 
     def _start_writing(self, exchange: CapturedExchange) -> "asyncio.Future[Any]":

@@ -38,7 +38,9 @@ def append_object(path: Path, value: dict[str, Any]) -> None:
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":
             line = b"\n" + line
-        _write_all(fd, line)
+        left = memoryview(line)
+        while left:
+            left = left[os.write(fd, left) :]
         os.fsync(fd)
 
 
@@ -105,12 +107,6 @@ def _dump_line(value: dict[str, Any]) -> bytes:
         return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
     except TypeError:  # numbers beyond 64 bits, half a surrogate pair, very deep nesting
         return json.dumps(value, default=str).encode() + b"\n"
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 CAPTURE_SUFFIX = ".capture.jsonl"

@@ -138,7 +138,10 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
         elif kind == "content_block_start":
             blocks[index] = dict(as_mapping(event.get("content_block")))
         elif kind == "content_block_delta" and index in blocks:
-            _add_block_delta(blocks[index], as_mapping(event.get("delta")))
+            block = blocks[index]
+            for name, value in as_mapping(event.get("delta")).items():
+                if isinstance(value, str) and name != "type":
+                    block[name] = (as_text(block.get(name)) or "") + value
         elif kind == "message_delta" and message is not None:
             message.update(as_mapping(event.get("delta")))
             reported = {name: value for name, value in as_mapping(event.get("usage")).items() if value is not None}
@@ -146,12 +149,6 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
     if message is None:
         return None
     return {**message, "content": [_finish_block(block) for block in blocks.values()]}
-
-
-def _add_block_delta(block: dict[str, Any], delta: Any) -> None:
-    for name, value in delta.items():
-        if isinstance(value, str) and name != "type":
-            block[name] = (as_text(block.get(name)) or "") + value
 
 
 def _finish_block(block: dict[str, Any]) -> dict[str, Any]:

@@ -199,7 +199,8 @@ def _add_path(
     for message, number in zip(conversation.said, conversation.turns, strict=True):
         node: Record = {"parent": parent, "message": _convert_message(message)}
         if number is not None and number in places:
-            turn, (_, stop) = turns[number], places[number]
+            turn = turns[number]
+            _, stop = places[number]
             node["token_ids"] = branch.completion_ids[end:stop]
             node["mask"] = branch.mask[end:stop]
             node["logprobs"] = turn.log_probs

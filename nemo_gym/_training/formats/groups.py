@@ -31,7 +31,10 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
         "rollout_metrics": group.samples[0].rollout.group_facts,
         "rollout_logprobs": [branch.log_probs for _, _, branch, _ in entries],
         "trajectory_ids": [
-            {"instance_id": _name_group(sample), "repetition_id": sample.rollout.rollout_index}
+            {
+                "instance_id": "/".join(str(part) for part in sample.rollout.group if part is not None),
+                "repetition_id": sample.rollout.rollout_index,
+            }
             for sample, _, _, _ in entries
         ],
         "is_last_step": [is_last for _, _, _, is_last in entries] if len(entries) > len(group.samples) else None,
@@ -44,12 +47,12 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
 def build_atropos(group: GroupSamples) -> Iterator[Record]:
     """Yield the `ScoredDataGroup` to post to Atropos, with a sequence for every branch."""
     entries = [(sample, number, branch) for sample in group.samples for number, branch in sample.iter_branches()]
-    labelled = [_label_tokens(sample, branch) for sample, _, branch in entries]
+    labeled = [_label_tokens(sample, branch) for sample, _, branch in entries]
     yield {
         "tokens": [branch.ids for _, _, branch in entries],
-        "masks": [labels for labels, _ in labelled],
+        "masks": [labels for labels, _ in labeled],
         "scores": [sample.reward for sample, _, _ in entries],
-        "inference_logprobs": [log_probs for _, log_probs in labelled],
+        "inference_logprobs": [log_probs for _, log_probs in labeled],
         "overrides": [sample.describe(number) for sample, number, _ in entries],
         "group_overrides": group.samples[0].rollout.group_facts,
     }
@@ -98,11 +101,6 @@ def _find_main(sample: Sample) -> int | None:
         if branch is sample.rollout.main_branch:
             break
     return last
-
-
-def _name_group(sample: Sample) -> str:
-    agent, task = sample.rollout.group
-    return f"{agent}/{task}" if agent else str(task)
 
 
 def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float]]:
