@@ -187,12 +187,14 @@ def merge_model_call_capture_into_record(
         return record
     calls, gaps = _read_captures(dirs, rollout_id)
     gaps += _join_observations(record, calls)
-    block = {
+    block: dict[str, Any] = {
         "rollout_id": rollout_id,
         "metrics": aggregate_model_call_records(calls),
         "calls": [_build_call_row(call, include_payloads=include_payloads) for call in calls],
     }
-    record[MODEL_CALL_CAPTURE_KEY] = {**block, "gaps": gaps} if gaps else block
+    if gaps:
+        block["gaps"] = gaps
+    record[MODEL_CALL_CAPTURE_KEY] = block
     return record
 
 
@@ -208,8 +210,10 @@ def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[Mo
             calls += records
             unreadable += lost
             if store.is_incomplete(rollout_id):
-                reasons = "; ".join(store.incomplete_reasons(rollout_id))
-                gaps.append({"code": INCOMPLETE, **({"detail": reasons} if reasons else {})})
+                gap = {"code": INCOMPLETE}
+                if reasons := store.incomplete_reasons(rollout_id):
+                    gap["detail"] = "; ".join(reasons)
+                gaps.append(gap)
         except OSError as error:
             LOG.warning("the capture of rollout %r in %s cannot be read: %s", rollout_id, folder, error)
             gaps.append({"code": UNREADABLE, "detail": type(error).__name__})
@@ -222,9 +226,10 @@ def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[Mo
 
 def _build_call_row(call: ModelCallRecord, *, include_payloads: bool) -> dict[str, Any]:
     row = call.model_dump(mode="json", exclude=set(PAYLOAD_FIELDS))
-    # Payloads are the JSON that was read and may be large, so they are not copied.
-    payloads = {name: getattr(call, name) for name in PAYLOAD_FIELDS} if include_payloads else {}
-    return {**row, **payloads}
+    if include_payloads:
+        # They are the JSON that was read and may be large, so they are not copied.
+        row |= {name: getattr(call, name) for name in PAYLOAD_FIELDS}
+    return row
 
 
 def _join_observations(record: dict[str, Any], calls: Sequence[ModelCallRecord]) -> list[dict[str, Any]]:

@@ -100,11 +100,13 @@ async def _follow(gate: StalenessGate, where: BaseServerConfig) -> None:
     while True:
         known = gate.version
         # The head server answers once it has another version, or when it has waited long enough.
-        wait = {"wait_s": _TIMEOUT_S, **({} if known is None else {"other_than": known})}
+        wait = {"wait_s": _TIMEOUT_S}
+        if known is not None:
+            wait["other_than"] = known
         try:
             status, answer = await _ask_head("GET", where, _TIMEOUT_S, params=wait)
-            version = answer.get("version") if status == 200 else None
-            if version is not None and version != known:
+            version = answer.get("version")
+            if status == 200 and version not in (None, known):
                 # The head server accepted it, so the older version is intended.
                 gate.announce(version, restart=True)
                 continue

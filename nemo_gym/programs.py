@@ -18,6 +18,7 @@ from nemo_gym._servers.installing.program_store import (
     InstalledProgram as InstalledProgram,
     ProgramInstallError as ProgramInstallError,
 )
+from nemo_gym._util.json_shapes import as_mapping
 
 INSTALL_KEY = "install"
 """The key of an agent's block that lists the packages it needs."""
@@ -45,5 +46,5 @@ async def install_program(
 def find_install(block: Any) -> ProgramInstall | None:
     """Return the packages that a server's block asks for; None if it asks for none."""
     plain = OmegaConf.to_container(block, resolve=True) if OmegaConf.is_config(block) else block
-    install = plain.get(INSTALL_KEY) if isinstance(plain, dict) else None
+    install = as_mapping(plain).get(INSTALL_KEY)
     return ProgramInstall.model_validate(install) if isinstance(install, dict) else None

@@ -188,8 +188,10 @@ async def _answer_in_session(
 
 
 def _read_key(request: Request) -> str:
-    bearer = request.headers.get("authorization", "")
-    return request.headers.get("x-api-key") or (bearer[7:] if bearer[:7].lower() == "bearer " else "")
+    if key := request.headers.get("x-api-key"):
+        return key
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
 
 
 def _check_id(session_id: str) -> str:
@@ -206,11 +208,14 @@ def _refuse(error: Exception) -> Response:
 
     if not isinstance(error, SessionRefused | ValueError):
         raise error
-    status = error.status if isinstance(error, SessionRefused) else 422
+    status = 422
+    if isinstance(error, SessionRefused):
+        status = error.status
     reply = json_reply(status, {"detail": str(error)})
     # The OpenAI and Anthropic clients retry a 409 unless told not to.
-    reply.headers["x-should-retry"] = "true" if status == 429 else "false"
+    reply.headers["x-should-retry"] = "false"
     if status == 429:
+        reply.headers["x-should-retry"] = "true"
         reply.headers["retry-after"] = str(_RETRY_AFTER_S)
     return reply
 
@@ -264,8 +269,12 @@ class _ControlRoutes:
         require_run_token(request)
         found = self._book.list_sessions(done=done, after=after, limit=limit)
         listed = [session.to_json(with_traces=False) for session in found]
-        cursors = [session.end_number if done else session.number for session in found]
-        return json_reply(200, {"sessions": listed, "next": cursors[-1] if cursors else after})
+        if found:
+            last = found[-1]
+            after = last.number
+            if done and last.end_number is not None:
+                after = last.end_number
+        return json_reply(200, {"sessions": listed, "next": after})
 
     async def fetch(self, request: Request, session_id: str) -> Any:
         """Return a session: the traces of its calls and, once it has ended, its trainable rollout."""

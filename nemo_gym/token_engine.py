@@ -132,7 +132,11 @@ class TokenSession:
         message = build_message(parsed)
         so_far = _Sequence([*prompt.ids, *turn.generated_ids], prompt.root_length)
         self._sequences[digest_history([*messages, message], tools)[-1]] = so_far
-        ended_by = "length" if reply.is_cut_off else "tool_calls" if parsed.calls else "stop"
+        ended_by = "stop"
+        if reply.is_cut_off:
+            ended_by = "length"
+        elif parsed.calls:
+            ended_by = "tool_calls"
         return TokenAnswer(message, ended_by, len(prompt.ids), turn)
 
     def _write_prompt(self, messages: Sequence[Message], tools: Tools, digests: Sequence[bytes]) -> _Sequence:
@@ -149,11 +153,12 @@ class TokenSession:
         return _Sequence(ids, len(ids))
 
     def _measure_room(self, prompt: _Sequence) -> int | None:
-        length = self.settings.max_length
-        after_first = self.settings.max_response_length
-        whole = None if length is None else length - len(prompt.ids)
-        response = None if after_first is None else after_first - (len(prompt.ids) - prompt.root_length)
-        return min((room for room in (whole, response) if room is not None), default=None)
+        rooms = []
+        if self.settings.max_length is not None:
+            rooms.append(self.settings.max_length - len(prompt.ids))
+        if self.settings.max_response_length is not None:
+            rooms.append(self.settings.max_response_length - (len(prompt.ids) - prompt.root_length))
+        return min(rooms, default=None)
 
 
 _OPEN: dict[str, TokenSession] = {}
@@ -178,7 +183,9 @@ def find_token_session(rollout_id: str | None) -> TokenSession:
     """Return the session of a rollout; raise NoTokenRollout if it is not open."""
     session = _OPEN.get(rollout_id or "")
     if session is None:
-        named = "names no rollout" if rollout_id is None else f"names the rollout {rollout_id!r}, which is not open"
+        named = "names no rollout"
+        if rollout_id is not None:
+            named = f"names the rollout {rollout_id!r}, which is not open"
         raise NoTokenRollout(
             f"a model call {named}; open in this process: {', '.join(list(_OPEN)[:5]) or 'none'}.\n"
             "hint: `token_engine_model` runs in a trainer's process (`nemo_gym.integrations`) and answers only "

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from nemo_gym._training.capture.call_records import PAYLOAD_FIELDS
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_text
 from nemo_gym._util.row_keys import (
     AGENT_OBSERVATIONS_KEY,
     MODEL_CALL_CAPTURE_KEY,
@@ -181,11 +181,12 @@ def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> Trajec
     payloads = {}
     metadata = {name: call.get(name) for name in _METADATA}
     if metadata["response_status"] is None:
-        status = as_mapping(call.get("response")).get("status")
-        metadata["response_status"] = status if isinstance(status, str) else None
+        metadata["response_status"] = as_text(as_mapping(call.get("response")).get("status"))
     if with_payloads:
         for name in ("request", "response"):
-            payloads[name] = call[name] if call.get(name) is not None else call.get(f"{name}_raw")
+            payloads[name] = call.get(name)
+            if payloads[name] is None:
+                payloads[name] = call.get(f"{name}_raw")
     return TrajectoryModelCall(
         model_call_id=call.get("model_call_id"),
         started_at=call.get("started_at"),

@@ -6,6 +6,7 @@ is kept beside the text, as `reasoning_content`; the template of the trained mod
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,7 +87,9 @@ def read_given(row: Item, *, parse_arguments: bool = False) -> list[Message]:
     writer = _MessageWriter(parse_arguments)
     if isinstance(instructions, str) and instructions:
         writer.add({"role": "system", "content": instructions})
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given):
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    for item in as_list(given):
         writer.add(item)
     writer.close()
     return writer.messages
@@ -140,7 +143,10 @@ class _MessageWriter:
         content = fields.get("content")
         if role == "assistant":
             self._is_open = True
-            self._texts += [content] if isinstance(content, str) else _list_texts(as_list(content))
+            if isinstance(content, str):
+                self._texts.append(content)
+            else:
+                self._texts += _list_texts(as_list(content))
             thought = fields.get("reasoning_content") or fields.get("reasoning")
             if isinstance(thought, str):
                 self._thoughts.append(thought)
@@ -162,11 +168,9 @@ class _MessageWriter:
         if not isinstance(arguments, str):
             arguments = orjson.dumps(arguments or {}).decode()
         if self.parse_arguments:
-            try:
-                parsed = orjson.loads(arguments)
-            except orjson.JSONDecodeError:
-                parsed = None  # the model did not write JSON: keep the text
-            arguments = parsed if isinstance(parsed, dict) else arguments
+            with suppress(orjson.JSONDecodeError):  # if the model did not write a JSON object, keep the text
+                if isinstance(parsed := orjson.loads(arguments), dict):
+                    arguments = parsed
         self._calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
 
     def _add_output(self, call_id: Any, output: Any) -> None:
@@ -181,8 +185,10 @@ def _convert_content(content: Any) -> str | list[dict[str, Any]]:
     """Return plain text if there is nothing else, as most templates want it; otherwise chat's parts."""
     if isinstance(content, str):
         return content
+    if content is None:
+        return ""
     if not isinstance(content, list):
-        return "" if content is None else orjson.dumps(content).decode()
+        return orjson.dumps(content).decode()
     text = join_text(map(as_mapping, content))
     if text is not None:
         return text

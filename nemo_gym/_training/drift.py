@@ -16,7 +16,7 @@ from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Decode, Turn, count_common_prefix, join_turns
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.json_shapes import as_mapping, as_text
-from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 
 Region = Literal["prompt", "generated", "environment"]
 UNKNOWN_MODEL = "(not said)"
@@ -49,7 +49,11 @@ def find_divergence(turns: Sequence[Turn]) -> Divergence | None:
     read = turns[number].prompt_ids
     position = count_common_prefix(before.ids, read)
     at = position - len(before.prompt_ids)
-    region: Region = "prompt" if at < 0 else "generated" if before.mask[at] else "environment"
+    region: Region = "environment"
+    if at < 0:
+        region = "prompt"
+    elif before.mask[at]:
+        region = "generated"
     start = max(0, position - _SHOWN_AROUND)
     end = position + _SHOWN_AROUND
     return Divergence(number, position, region, before.ids[start:end], read[start:end])
@@ -151,9 +155,10 @@ def report_drift(files: Iterable[Path], decode: Decode | None = None) -> list[Mo
     for path in files:
         for line in read_results(path):
             rollout = TrainableRollout.from_row_unjoined(line.row)
-            response = line.row.get("response")
-            said = response.get("model") if isinstance(response, dict) else None
-            name = str((rollout.turns[-1].model if rollout.turns else None) or said or UNKNOWN_MODEL)
+            name = as_mapping(line.row.get(RESPONSE_KEY_NAME)).get("model")
+            if rollout.turns:
+                name = rollout.turns[-1].model or name
+            name = str(name or UNKNOWN_MODEL)
             params = as_mapping(line.row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
             template = as_text(as_mapping(params.get("metadata")).get("chat_template_kwargs"))
             key = name, template or ""
@@ -163,7 +168,9 @@ def report_drift(files: Iterable[Path], decode: Decode | None = None) -> list[Mo
 
 
 def _describe(rollout: TrainableRollout, found: Divergence, decode: Decode | None) -> dict[str, Any]:
-    texts = {"before_text": decode(found.before_ids), "read_text": decode(found.read_ids)} if decode else {}
+    texts = {}
+    if decode is not None:
+        texts = {"before_text": decode(found.before_ids), "read_text": decode(found.read_ids)}
     return {
         "task_index": rollout.task_index,
         "rollout_index": rollout.rollout_index,

@@ -18,15 +18,13 @@ from nemo_gym._results.result_rows import ResultLine, open_results
 from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Decode
 from nemo_gym._training.chat_messages import NotExpressible
-from nemo_gym._training.formats import branches, conversations, groups
+from nemo_gym._training.formats import art_groups, branches, conversations, groups
 from nemo_gym._training.formats.sample import Format, GroupSamples, Record, Sample
-from nemo_gym._training.handover import restore_row
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection, Survey, open_survey
 from nemo_gym._util.atomic_files import atomic_writer
 from nemo_gym._util.jsonl_files import dumps_line
 from nemo_gym._util.nearest import did_you_mean
-from nemo_gym._util.row_keys import TOKEN_DRIFT_KEY
 
 FORMATS = {
     one.name: one
@@ -37,7 +35,7 @@ FORMATS = {
         Format("verl", "verl: AgentLoopOutput, as JSONL or parquet", branches.build_verl, parquet=True),
         Format("openrlhf", "OpenRLHF: what an AgentExecutor returns", branches.build_openrlhf),
         Format("skyrl", "SkyRL: a GeneratorOutput a group", build_group=groups.build_skyrl),
-        Format("art", "ART: a TrajectoryGroup a group", build_group=groups.build_art),
+        Format("art", "ART: a TrajectoryGroup a group", build_group=art_groups.build_art),
         Format("atropos", "Atropos: a ScoredDataGroup a group", build_group=groups.build_atropos),
         Format("prime-rl", "prime-rl: a trace of verifiers", conversations.build_prime_rl),
         Format(
@@ -234,8 +232,10 @@ def _write_group(one: Format, group: GroupSamples, write: Write, summary: Export
                 kept.append(sample)
             except NotExpressible as reason:
                 summary.survey.note_invalid(sample.rollout, str(reason))
+        if not kept:
+            return
         group = GroupSamples(kept, group.failures)
-        records = [*build(group)] if kept else []
+        records = [*build(group)]
     for record in records:
         write(record)
     for sample in group.samples:
@@ -263,7 +263,7 @@ def _write_pairs(
 
 def _join(rollout: TrainableRollout, row: Row, decode: Decode | None) -> Sample:
     rollout.join(row, decode)
-    return Sample(rollout, restore_row(row) if TOKEN_DRIFT_KEY in row else row)
+    return Sample.of(rollout, row)
 
 
 def _require_output(one: Format, path: Path, files: Sequence[Path], *, overwrite: bool) -> None:

@@ -64,10 +64,7 @@ def carries_turn(item: Mapping[str, Any]) -> bool:
 
 def carries_tokens(row: Mapping[str, Any]) -> bool:
     """Return whether there is anything to hand over. Every rollout asks, so it must be cheap."""
-    response = row.get(RESPONSE_KEY_NAME)
-    output = response.get("output") if isinstance(response, dict) else None
-    if not isinstance(output, list):
-        return False
+    output = as_list(as_mapping(row.get(RESPONSE_KEY_NAME)).get("output"))
     return any(isinstance(item, dict) and carries_turn(item) for item in output)
 
 
@@ -103,7 +100,10 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
     generated = count_generated_tokens(output)
     reread = list(_put_generated_ids_back(branches, turns, [output[place] for place in places]))
     aside = sorted([place for number, place in enumerate(places) if branch_of[number] != main] + list(problems))
-    set_aside = [{"item": place, **_take_token_fields(output[place])} for place in aside]
+    set_aside = []
+    for place in aside:
+        taken = {name: output[place].pop(name) for name in ALL_TOKEN_FIELDS if name in output[place]}
+        set_aside.append({"item": place, **taken})
     delivered = count_generated_tokens(output)
     row[TOKEN_DRIFT_KEY] = {
         "class": classify(branches),
@@ -141,12 +141,11 @@ def restore_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     set_aside = as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))
     aside = {as_int(entry.get("item")): entry for entry in map(as_mapping, set_aside)}
     items = list_answer_items(row.get(RESPONSE_KEY_NAME))
-    return [
-        {**item, **{name: aside[place][name] for name in ALL_TOKEN_FIELDS if name in aside[place]}}
-        if place in aside
-        else item
-        for place, item in enumerate(items)
-    ]
+    for place, item in enumerate(items):
+        if place in aside:
+            kept = {name: aside[place][name] for name in ALL_TOKEN_FIELDS if name in aside[place]}
+            items[place] = {**item, **kept}
+    return items
 
 
 def rejoin_turns(
@@ -158,10 +157,10 @@ def rejoin_turns(
     """
     mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
     reread = _find_replaced_prompts(mark)
-    restored = [
-        replace(turn, prompt_ids=_restore_prompt(turn.prompt_ids, reread[number])) if number in reread else turn
-        for number, turn in enumerate(turns)
-    ]
+    restored = list(turns)
+    for number in reread.keys() & range(len(turns)):
+        prompt_ids = _restore_prompt(turns[number].prompt_ids, reread[number])
+        restored[number] = replace(turns[number], prompt_ids=prompt_ids)
     places = as_list(mark.get("branch_of_turn"))
     if decode is not None or len(places) != len(turns) or any(as_int(place) is None for place in places):
         return restored, join_turns(restored, decode)
@@ -241,7 +240,3 @@ def _find_replaced_prompts(mark: Mapping[str, Any]) -> dict[int, Mapping[str, An
 def _restore_prompt(prompt_ids: list[int], entry: Mapping[str, Any]) -> list[int]:
     read: list[int] = prompt_ids[: entry["start"]] + entry["ids"] + prompt_ids[entry["stop"] :]
     return read
-
-
-def _take_token_fields(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: item.pop(name) for name in ALL_TOKEN_FIELDS if name in item}

@@ -6,7 +6,7 @@ has no reward at all, so that nobody can mistake it for a zero.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nemo_gym._servers.policy_versions.marks import (
@@ -37,6 +37,9 @@ from nemo_gym._util.row_keys import (
 from nemo_gym.errors import GymError
 
 SCHEMA = 1
+_TURN_FIELDS = tuple(one.name for one in fields(Turn))
+_BRANCH_FIELDS = tuple(one.name for one in fields(Branch) if one.compare)
+"""What is stored of a branch; the rest is only needed while turns are joined."""
 
 
 class TrainableRolloutError(GymError, ValueError):
@@ -77,6 +80,15 @@ class TrainableRollout:
         return self.agent, self.task_index
 
     @property
+    def group_facts(self) -> dict[str, int | None]:
+        """How large the group is, and how many of it were scored and failed, as every format states it."""
+        return {
+            "group_size": self.group_size,
+            "group_scored": self.group_scored,
+            "group_failed": self.group_failed,
+        }
+
+    @property
     def drift(self) -> Drift | None:
         """Whether the turns extend each other token by token; None without tokens."""
         return classify(self.branches)
@@ -96,7 +108,9 @@ class TrainableRollout:
     def policy_versions(self) -> tuple[int | None, int | None]:
         """The versions of the weights that wrote the first and the last turn, if known."""
         known = [version for turn in self.turns for version in turn.policy_versions]
-        return (known[0], known[-1]) if known else self.row_versions or (None, None)
+        if known:
+            return known[0], known[-1]
+        return self.row_versions or (None, None)
 
     @property
     def straddles_versions(self) -> bool:
@@ -134,9 +148,11 @@ class TrainableRollout:
             numbers = {name: as_number(value) for name, value in components.items()}
             rollout.reward_components = {name: value for name, value in numbers.items() if value is not None}
         capture = as_mapping(row.get(TOKEN_CAPTURE_KEY))
-        if _is_masked(row):
+        if row.get(MASK_SAMPLE_KEY) or as_mapping(row.get(RESPONSE_KEY_NAME)).get(MASK_SAMPLE_KEY):
             reasons = [str(reason) for reason in as_list(capture.get("incomplete_reasons"))]
-            rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
+            rollout.invalid = "mask_sample"
+            if reasons:
+                rollout.invalid += f": {', '.join(reasons)}"
         rollout.turns, problem = _read_turns(row, is_checked)
         rollout.invalid = rollout.invalid or problem
         if NG_POLICY_VERSIONS_KEY in row and not any(turn.policy_versions for turn in rollout.turns):
@@ -155,14 +171,6 @@ class TrainableRollout:
         """Whether the model wrote at least one token."""
         return any(turn.generated_ids for turn in self.turns)
 
-    def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
-        """Add one answer of the model, Responses or Chat Completions, as a turn: for rollouts in progress."""
-        items = list_answer_items(answer)
-        turns, problem = collect_turns(((item, answer) for item in items), "response")
-        self.turns += turns
-        self.invalid = self.invalid or problem
-        self.branches = join_turns(self.turns, decode)
-
     def to_json(self) -> dict[str, Any]:
         """Return the stored form; docs/concepts/trainable-rollouts.md describes it field by field."""
         start, end = self.policy_versions
@@ -177,39 +185,12 @@ class TrainableRollout:
             "failure": self.failure,
             "invalid": self.invalid,
             "cut_off": self.cut_off,
-            "group_size": self.group_size,
-            "group_scored": self.group_scored,
-            "group_failed": self.group_failed,
+            **self.group_facts,
             "drift": self.drift,
             "policy_version_start": start,
             "policy_version_end": end,
-            "turns": [
-                {
-                    "prompt_ids": turn.prompt_ids,
-                    "generated_ids": turn.generated_ids,
-                    "log_probs": turn.log_probs,
-                    "source": turn.source,
-                    "model": turn.model,
-                    "call_id": turn.call_id,
-                    "policy_version": turn.policy_version,
-                    "policy_version_end": turn.policy_version_end,
-                }
-                for turn in self.turns
-            ],
-            "branches": [
-                {
-                    "prompt_ids": branch.prompt_ids,
-                    "completion_ids": branch.completion_ids,
-                    "mask": branch.mask,
-                    "log_probs": branch.log_probs,
-                    "turns": branch.turns,
-                    "realigned_turns": branch.realigned_turns,
-                    "parent": branch.parent,
-                    "shared_ids": branch.shared_ids,
-                    "starts": branch.starts,
-                }
-                for branch in self.branches
-            ],
+            "turns": [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns],
+            "branches": [{name: getattr(branch, name) for name in _BRANCH_FIELDS} for branch in self.branches],
         }
 
     @classmethod
@@ -224,9 +205,11 @@ class TrainableRollout:
         versions = {"start": stored.get("policy_version_start"), "end": stored.get("policy_version_end")}
         try:
             turns = [Turn(**turn) for turn in stored["turns"]]
-            is_told_by_turns = any(turn.policy_versions for turn in turns)
+            row_versions = None
+            if not any(turn.policy_versions for turn in turns):
+                row_versions = read_described_versions(versions)
             return cls(
-                row_versions=None if is_told_by_turns else read_described_versions(versions),
+                row_versions=row_versions,
                 **{name: value for name, value in stored.items() if name not in derived},
                 turns=turns,
                 branches=[Branch(**branch) for branch in stored["branches"]],
@@ -297,8 +280,3 @@ def _read_failure(row: Mapping[str, Any]) -> str | None:
     if kind or failure:
         return str(kind or "unknown")
     return None if isinstance(row.get(REWARD_KEY_NAME), (int, float)) else "no_reward"
-
-
-def _is_masked(row: Mapping[str, Any]) -> bool:
-    """Return whether the row says, at its top or on its response, that it must not be trained on."""
-    return bool(row.get(MASK_SAMPLE_KEY) or as_mapping(row.get(RESPONSE_KEY_NAME)).get(MASK_SAMPLE_KEY))

@@ -49,7 +49,13 @@ class SessionCall:
 
     def note_answer(self, answer: Any) -> None:
         """Keep the model's answer, tokens included, before it becomes a stream or another dialect."""
-        self.answer = answer.model_dump_json().encode() if isinstance(answer, BaseModel) else _encode(answer)
+        body = getattr(answer, "body", None)  # of a response that a handler built itself
+        if isinstance(answer, BaseModel):
+            self.answer = answer.model_dump_json().encode()
+        elif isinstance(body, bytes):
+            self.answer = body
+        else:
+            self.answer = orjson.dumps(answer, default=str)
 
     @property
     def size_bytes(self) -> int:
@@ -68,9 +74,15 @@ class SessionCall:
         request = dict(as_mapping(_parse(self.request)))
         answer = as_mapping(_parse(self.answer))
         record = build_model_call_record({"request": request, "response": answer}, call_index=place)
+        messages = request.pop(_MESSAGES_FIELD[self.dialect], None)
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        response: dict[str, Any] | None = dict(answer) or None
+        turn = None
         turns, _ = self.read_turns()
-        said = request.pop(_MESSAGES_FIELD[self.dialect], None)
-        turn = turns[0] if len(turns) == 1 else None
+        if len(turns) == 1:
+            turn = turns[0]
+            response = _without_tokens(answer)
         return {
             "call_id": self.call_id,
             "dialect": self.dialect,
@@ -79,20 +91,15 @@ class SessionCall:
             "error": self.error,
             "model": record.model,
             "finish_reason": record.finish_reason,
-            "messages": [{"role": "user", "content": said}] if isinstance(said, str) else said,
+            "messages": messages,
             "params": request,
-            "response": _without_tokens(answer) if turn is not None else dict(answer) or None,
+            "response": response,
             "prompt_token_ids": turn and turn.prompt_ids,
             "completion_token_ids": turn and turn.generated_ids,
             "logprobs": turn and turn.log_probs,
             "policy_version": None,
             **pick_marks(answer),
         }
-
-
-def _encode(answer: Any) -> bytes | None:
-    body = getattr(answer, "body", None)  # of a response that a handler built itself
-    return bytes(body) if isinstance(body, bytes) else orjson.dumps(answer, default=str)
 
 
 def _parse(raw: bytes | None) -> Any:
@@ -109,7 +116,9 @@ def _without_tokens(answer: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(part, dict):
             return part
         kept = {name: value for name, value in part.items() if name not in ALL_TOKEN_FIELDS}
-        return {**kept, "message": strip(kept["message"])} if "message" in kept else kept
+        if "message" in kept:
+            kept["message"] = strip(kept["message"])
+        return kept
 
     lists = ((name, answer.get(name)) for name in ("output", "choices"))
     return {**answer, **{name: [strip(part) for part in parts] for name, parts in lists if isinstance(parts, list)}}
@@ -153,10 +162,12 @@ class GatewaySession:
             self.labels.rollout_index,
             agent=self.labels.agent,
             rollout_id=self.id,
-            reward=self.reward if self.status == "done" else None,
-            reward_components=self.components if self.status == "done" else {},
-            failure=self.failure[0] if self.failure is not None else None,
         )
+        if self.failure is not None:
+            rollout.failure = self.failure[0]
+        if self.status == "done":
+            rollout.reward = self.reward
+            rollout.reward_components = self.components
         without = 0
         for call in self.calls:
             turns, problem = call.read_turns()
@@ -168,12 +179,12 @@ class GatewaySession:
         rollout.branches = join_turns(rollout.turns)
         if not any(turn.policy_versions for turn in rollout.turns):
             versions = [version for call in self.calls for version in pick_marks(_parse(call.answer)).values()]
-            rollout.row_versions = (versions[0], versions[-1]) if versions else None
+            if versions:
+                rollout.row_versions = (versions[0], versions[-1])
         return rollout
 
     def to_json(self, *, with_traces: bool) -> dict[str, Any]:
         """Return a session as reported: in full, or as listed."""
-        failure = None if self.failure is None else dict(zip(("kind", "message"), self.failure, strict=True))
         told: dict[str, Any] = {
             "id": self.id,
             "status": self.status,
@@ -183,14 +194,17 @@ class GatewaySession:
             "metadata": self.labels.metadata,
             "created_at": self.created_at,
             "ended_at": self.ended_at,
-            "reward": self.reward if self.failure is None else None,
-            "components": self.components if self.failure is None else {},
-            "failure": failure,
+            "reward": self.reward,
+            "components": self.components,
+            "failure": None,
             "calls": len(self.calls),
             "calls_under_way": self.under_way,
             "lost_calls": self.lost_calls,
             "cursor": self.number if self.end_number is None else self.end_number,
         }
+        if self.failure is not None:
+            kind, message = self.failure
+            told |= {"reward": None, "components": {}, "failure": {"kind": kind, "message": message}}
         if with_traces:
             ended = [call for call in self.calls if call.completed_at is not None]
             told["traces"] = [call.to_trace(place) for place, call in enumerate(ended)]

@@ -59,7 +59,8 @@ class SessionBook:
         self._by_key: dict[str, GatewaySession] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._size_bytes = 0
-        self._made = self._ended = 0
+        self._made = 0
+        self._ended = 0
         self._swept_s = clock()
 
     # --- for trainers -------------------------------------------------------------------------------------------------
@@ -100,8 +101,10 @@ class SessionBook:
         if done:
             chosen = [one for one in self._sessions.values() if one.end_number is not None and one.end_number > after]
             return sorted(chosen, key=lambda one: one.end_number or 0)[:limit]
-        is_listed = (lambda one: one.status == "open") if done is False else (lambda one: True)
-        return [one for one in self._sessions.values() if one.number > after and is_listed(one)][:limit]
+        others = [one for one in self._sessions.values() if one.number > after]
+        if done is False:
+            others = [one for one in others if one.status == "open"]
+        return others[:limit]
 
     def set_reward(
         self, session_id: str, reward: float, components: Mapping[str, float], *, final: bool
@@ -202,25 +205,24 @@ class SessionBook:
     def _sweep(self, session_id: str | None = None, *, at_once: bool = False) -> None:
         """End and drop what is due: the given session, and periodically all others."""
         now = self._clock()
+        due = []
         if at_once or now - self._swept_s >= _SWEEP_EVERY_S:
             self._swept_s = now
             due = [*self._sessions.values()]
-        else:
-            due = [self._sessions[session_id]] if session_id in self._sessions else []
+        elif session_id in self._sessions:
+            due = [self._sessions[session_id]]
+        limits = self._limits
         for session in due:
             if session.ended_at is None:
-                self._end_if_due(session, now)
-            elif now - session.ended_s >= self._limits.keep_ended_s:
+                if now - session.began_s >= limits.max_duration_s:
+                    self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
+                elif not session.under_way and now - session.used_s >= limits.idle_timeout_s:
+                    what = f"no call and no final reward came for {limits.idle_timeout_s:g} s"
+                    self._end(session, ("timeout", what))
+            elif now - session.ended_s >= limits.keep_ended_s:
                 if not session.was_fetched:
                     LOG.warning("session %r was never fetched, and is now deleted", session.id)
                 self._drop(session)
-
-    def _end_if_due(self, session: GatewaySession, now: float) -> None:
-        limits = self._limits
-        if now - session.began_s >= limits.max_duration_s:
-            self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
-        elif not session.under_way and now - session.used_s >= limits.idle_timeout_s:
-            self._end(session, ("timeout", f"no call and no final reward came for {limits.idle_timeout_s:g} s"))
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +235,9 @@ class SessionBook:
     def _require_open(self, session: GatewaySession, consequence: str) -> None:
         if session.status == "open":
             return
-        how = f"failed: {session.failure[1]}" if session.failure else f"ended with the reward {session.reward}"
+        how = f"ended with the reward {session.reward}"
+        if session.failure:
+            how = f"failed: {session.failure[1]}"
         raise SessionRefused(
             409, f"session {session.id!r} has {how}; {consequence}.\nhint: use a new id for another rollout"
         )

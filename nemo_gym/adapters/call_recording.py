@@ -58,7 +58,13 @@ async def record_calls(
     session_id = f"{maybe_rollout_id_from_run_body(body) or 'rollout'}-{uuid4().hex}"
     opened = await sessions.create(session_id, agent=agent.config.name)
     base_url = agent.base_url_for_run(f"{sessions.url_for(session_id)}/v1", body)
-    model = body.responses_create_params.model or _find_model_name(agent, model_server)
+    config: Any = getattr(agent.server_client, "global_config_dict", None) or {}
+    block: Any = {}
+    if model_server in config:
+        block = get_first_server_config_dict(config, model_server)
+    # Programs display a model's name, or know it.
+    names = (body.responses_create_params.model, block.get("openai_model"), block.get("model"), model_server)
+    model = str(next(filter(None, names)))
     try:
         yield CallRecording(sessions, session_id, ModelEndpoint(base_url, opened["api_key"], model))
     finally:
@@ -66,10 +72,3 @@ async def record_calls(
             await asyncio.shield(sessions.delete(session_id))
         except Exception as error:
             LOG.warning("%s: could not delete the session of a rollout: %s", agent.config.name, error)
-
-
-def _find_model_name(agent: SimpleResponsesAPIAgent, model_server: str) -> str:
-    """Return the model name from the model server's config, for programs that display or know it; else its own name."""
-    config: Any = getattr(agent.server_client, "global_config_dict", None) or {}
-    block: Any = get_first_server_config_dict(config, model_server) if model_server in config else {}
-    return str(block.get("openai_model") or block.get("model") or model_server)

@@ -74,7 +74,9 @@ async def play_in_own_thread(play: Callable[..., T], /, *args: Any) -> T:
 
 def blame_model(error: Exception, traces: Sequence[Mapping[str, Any]]) -> Exception:
     """Return the failure of the last model call if that explains `error`, else `error`."""
-    last = traces[-1]["error"] if traces else None
+    if not traces:
+        return error
+    last = traces[-1]["error"]
     if last is None or (isinstance(error, RolloutFailure) and error.kind not in _AGENT_FAILURE_KINDS):
         return error
     failure = RolloutFailure("model_endpoint", f"the last model call failed: {last}", True)

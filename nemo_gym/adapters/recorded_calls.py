@@ -68,11 +68,14 @@ def read_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
         if trace["error"] is not None:
             continue
         params, reply = _read_call(trace)
-        asked = [{"role": "user", "content": params.input}] if isinstance(params.input, str) else params.input
+        asked: Sequence[Any] = params.input
+        if isinstance(asked, str):
+            asked = [{"role": "user", "content": asked}]
         spoken = [(item, form) for item in asked if not is_silent(form := make_form(item))]
         call = RecordedCall(params, reply, [item for item, _ in spoken], [form for _, form in spoken])
         call.parent = _find_parent(call, calls)
-        call.depth += call.parent.depth if call.parent else 0
+        if call.parent is not None:
+            call.depth += call.parent.depth
         calls.append(call)
     return calls
 
@@ -112,17 +115,19 @@ def fill_prompt(
 
 def describe_branches(calls: Sequence[RecordedCall], last: RecordedCall | None = None) -> list[dict[str, Any]]:
     """Return the branches off the main line as a row records them: the indices of their calls, and what was said."""
+    if not calls:
+        return []
     indices = {id(call): index for index, call in enumerate(calls)}
     return [
         {
-            "begins_after_call": indices[id(chain[0].parent)] if chain[0].parent is not None else None,
+            "begins_after_call": indices.get(id(chain[0].parent)),
             "calls": [indices[id(call)] for call in chain],
             "responses_create_params": chain[0].params.model_dump(
                 include={"input", "instructions", "tools", "model"}, exclude_unset=True
             ),
             "output": [item.model_dump() for item in write_chain(chain)],
         }
-        for chain in (list_branches(calls, last) if calls else [])
+        for chain in list_branches(calls, last)
     ]
 
 
@@ -161,7 +166,9 @@ def write_chain(chain: Sequence[RecordedCall]) -> list[Any]:
     """Return everything said in a chain of calls, from the first answer on."""
     output = list(chain[0].reply.output)
     for call in chain[1:]:
-        output += [*_list_added_items(call), *call.reply.output]
+        # What was added, other than by the model, between the parent's answer and this call.
+        since = call.asked[len(call.parent.asked) :] if call.parent else []
+        output += [*dropwhile(is_from_model, since), *call.reply.output]
     return output
 
 
@@ -180,7 +187,9 @@ def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNon
     """Return a call in the Responses dialect. It is valid: the model server answered it."""
     answer = trace["response"]
     dialect = trace["dialect"]
-    tokens = {name: trace[key] for key, name in _TOKEN_FIELDS.items()} if trace["prompt_token_ids"] else {}
+    tokens = {}
+    if trace["prompt_token_ids"]:
+        tokens = {name: trace[key] for key, name in _TOKEN_FIELDS.items()}
     if dialect == "chat":
         body, _ = sanitize_streaming_chat_body({**trace["params"], "messages": trace["messages"]})
         chat = NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
@@ -213,9 +222,3 @@ def _find_parent(call: RecordedCall, earlier: Sequence[RecordedCall]) -> Recorde
             found = other
             best = rank
     return found
-
-
-def _list_added_items(call: RecordedCall) -> list[Any]:
-    """Return what was added, other than by the model, between the parent's answer and this call."""
-    since = call.asked[len(call.parent.asked) :] if call.parent else []
-    return list(dropwhile(is_from_model, since))

@@ -78,7 +78,9 @@ class ScoringServer(SimpleResourcesServer):
         """Return the app. The scoring processes end with it; none starts before there is an answer to score."""
         app = super().setup_webserver()
         module = type(self).score.__module__
-        preload = (*self.PRELOAD, *([module] if module != "__main__" else ()))
+        preload = self.PRELOAD
+        if module != "__main__":
+            preload = (*preload, module)
         self._pool = CpuPool(self.config.num_processes, timeout_s=self.config.scorer_timeout_seconds, preload=preload)
         self._pool.close_with(app)
         return app
@@ -86,9 +88,13 @@ class ScoringServer(SimpleResourcesServer):
     async def verify(self, body: ScoringVerifyRequest) -> ScoringVerifyResponse:  # type: ignore[override]
         """Score the answer; a reply without one scores 0."""
         answer = self.extract_answer(grading.assistant_text(body.response))
-        score: Score = 0.0 if answer is None else await self.score_answer(answer, dict(body.model_extra or {}))
-        extra: dict[str, Any] = {"reward_components": dict(score)} if isinstance(score, Mapping) else {}
-        reward = math.fsum(score.values()) if isinstance(score, Mapping) else score
+        reward: Score = 0.0
+        if answer is not None:
+            reward = await self.score_answer(answer, dict(body.model_extra or {}))
+        extra: dict[str, Any] = {}
+        if isinstance(reward, Mapping):
+            extra["reward_components"] = dict(reward)
+            reward = math.fsum(reward.values())
         return ScoringVerifyResponse(**dict(body), reward=reward, extracted_answer=answer, **extra)
 
     async def score_answer(self, answer: str, task: dict[str, Any]) -> Score:
@@ -101,11 +107,12 @@ class ScoringServer(SimpleResourcesServer):
                 f"the answer could not be scored: {error}\n"
                 "hint: raise `scorer_timeout_seconds`, or check what the scorer does with this answer",
             ) from error
-        parts = score.values() if isinstance(score, Mapping) else [score]
-        if not all(isinstance(part, int | float) and math.isfinite(part) for part in parts):
+        parts = dict(score) if isinstance(score, Mapping) else {"score": score}
+        if not all(isinstance(part, int | float) and math.isfinite(part) for part in parts.values()):
             raise RolloutFailure(
                 "verifier",
                 f"the scorer returned {score!r:.200}, which is not a finite number.\n"
                 "hint: return a number, or named numbers that add up to the reward",
             )
-        return {name: float(part) for name, part in score.items()} if isinstance(score, Mapping) else float(score)
+        numbers = {name: float(part) for name, part in parts.items()}
+        return numbers if isinstance(score, Mapping) else numbers["score"]

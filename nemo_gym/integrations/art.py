@@ -16,20 +16,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from nemo_gym._results.result_rows import read_results
-from nemo_gym._training.alignment import Turn
+from nemo_gym._training.chat_messages import NotExpressible
+from nemo_gym._training.formats import art_groups
+from nemo_gym._training.formats.sample import Sample
 from nemo_gym._training.record import TrainableRollout
-from nemo_gym._util.row_keys import (
-    RESPONSE_KEY_NAME,
-    RESPONSES_CREATE_PARAMS_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    TASK_INDEX_KEY_NAME,
-)
+from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.errors import RolloutFailure
 from nemo_gym.integrations.libraries import import_library
 from nemo_gym.integrations.live import LiveGym, LiveGymError, require_trainable
-from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.responses_converter import ResponsesConverter
-from nemo_gym.token_id_capture import TOKEN_FIELDS
 
 ART_VERSION = "0.5.23"
 """The version of openpipe-art that this module was made for and tested with."""
@@ -49,27 +43,21 @@ def build_trajectory(row: Mapping[str, Any], policy_versions: PolicyVersions = (
     art = _import_art()
     rollout = TrainableRollout.from_row(row)
     require_trainable(rollout, row)
-    main, others, tools = _build_histories(row, rollout)
-    first, last = rollout.policy_versions
-    known = {
-        "agent": rollout.agent,
-        "task_index": rollout.task_index,
-        "rollout_index": rollout.rollout_index,
-        "rollout_id": rollout.rollout_id,
-        "drift": rollout.drift,
-        "cut_off": rollout.cut_off,
-    }
-    history = import_library("art.trajectories", "LegacyHistory", package="openpipe-art", version=ART_VERSION)
-    return art.Trajectory(
-        messages_and_choices=main,
-        tools=tools,
-        additional_histories=[history.LegacyHistory(messages_and_choices=each, tools=tools) for each in others],
-        reward=rollout.reward,
-        metrics={**rollout.reward_components, "turns": len(rollout.turns), "branches": len(rollout.branches)},
-        metadata={name: value for name, value in known.items() if value is not None},
-        initial_policy_version=policy_versions[0] if first is None else first,
-        final_policy_version=policy_versions[1] if last is None else last,
-    )
+    try:
+        record = art_groups.build_trajectory(Sample.of(rollout, dict(row)))
+    except NotExpressible as reason:
+        raise RolloutFailure("not_expressible", f"ART has no form for this rollout: {reason}") from reason
+    for history in (record, *record["additional_histories"]):
+        history["messages_and_choices"] = [_restore_choice(item) for item in history["messages_and_choices"]]
+    if record["initial_policy_version"] is None:
+        record["initial_policy_version"], record["final_policy_version"] = policy_versions
+    return art.Trajectory(**record)
+
+
+def _restore_choice(item: dict[str, Any]) -> Any:
+    from openai.types.chat.chat_completion import Choice  # ART brings it
+
+    return Choice.model_validate(item) if "finish_reason" in item else item
 
 
 def build_groups(rows: Iterable[Mapping[str, Any]], policy_versions: PolicyVersions = (None, None)) -> list[Any]:
@@ -134,69 +122,3 @@ async def gather(
 
 def _import_art() -> Any:
     return import_library("art", "Trajectory", "TrajectoryGroup", package="openpipe-art", version=ART_VERSION)
-
-
-# --- messages and choices ---------------------------------------------------------------------------------------------
-
-
-def _build_histories(
-    row: Mapping[str, Any], rollout: TrainableRollout
-) -> tuple[list[Any], list[list[Any]], list[dict[str, Any]] | None]:
-    """Return the conversation that ends with the answer, those of other branches, and the tools.
-
-    A conversation holds messages, and a Choice where the model wrote; messages are for readers, ART trains on choices.
-    """
-    prompt, said, tools = _list_messages(row)
-    if sum(TOKEN_FIELDS[0] in message for message in said) != len(rollout.turns):
-        # The tokens were put aside, so that the messages do not say which are whose.
-        said = [{"role": "assistant", "content": None, TOKEN_FIELDS[0]: turn.prompt_ids} for turn in rollout.turns]
-    main = rollout.main_branch
-    histories: dict[int, list[Any]] = {id(branch): list(prompt) for branch in rollout.branches}
-    branch_of = {number: branch for branch in rollout.branches for number in branch.turns}
-    number = 0
-    for message in said:
-        bare = {name: value for name, value in message.items() if name not in TOKEN_FIELDS}
-        if TOKEN_FIELDS[0] not in message:
-            histories[id(main)].append(bare)
-            continue
-        branch = branch_of[number]
-        is_cut_off = number == len(rollout.turns) - 1 and rollout.cut_off == "length"
-        histories[id(branch)].append(_build_choice(bare, rollout.turns[number], is_cut_off=is_cut_off))
-        number += 1
-    others = [histories[id(branch)] for branch in rollout.branches if branch is not main]
-    return histories[id(main)], others, tools
-
-
-def _list_messages(
-    row: Mapping[str, Any],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Return the messages of the prompt, those after it with their tokens, and the tools, all as chat has them."""
-    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
-    converter = ResponsesConverter(return_token_id_information=True)
-    asked = converter.responses_to_chat_completion_create_params(params)
-    output = (row.get(RESPONSE_KEY_NAME) or {}).get("output") or []
-    answered = converter.responses_to_chat_completion_create_params(
-        NeMoGymResponseCreateParamsNonStreaming.model_construct(input=output)
-    )
-    tools = [dict(tool) for tool in asked.tools] if asked.model_fields_set & {"tools"} and asked.tools else None
-    return [dict(each) for each in asked.messages], [dict(each) for each in answered.messages], tools
-
-
-def _build_choice(message: Mapping[str, Any], turn: Turn, *, is_cut_off: bool) -> Any:
-    from openai.types.chat.chat_completion import Choice  # ART brings it
-
-    finish_reason = "length" if is_cut_off else "tool_calls" if message.get("tool_calls") else "stop"
-    log_probs: list[dict[str, Any]] = [
-        {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
-        for token, log_prob in zip(turn.generated_ids, turn.log_probs, strict=True)
-    ]
-    return Choice.model_validate(
-        {
-            "index": 0,
-            "finish_reason": finish_reason,
-            "message": message,
-            "logprobs": {"content": log_probs, "refusal": None},
-            "prompt_token_ids": turn.prompt_ids,
-            "token_ids": turn.generated_ids,
-        }
-    )

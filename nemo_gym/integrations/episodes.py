@@ -108,7 +108,9 @@ def read_action(text: str, *, offers_tools: bool) -> Action:
 def render_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return chat messages as one text; for a single message, just its content."""
     texts = [(str(message.get("role")), _read_content(message.get("content"))) for message in messages]
-    return texts[0][1] if len(texts) == 1 else "\n\n".join(f"{role}: {text}" for role, text in texts)
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in texts)
 
 
 def _read_content(content: Any) -> str:
@@ -168,7 +170,10 @@ class ServerEpisode(ABC):
         if self.is_over:
             raise EpisodeError("the episode is over.\nhint: start another one with a reset")
         self.is_over = True
-        step = await (self._call_tool(action) if isinstance(action, ToolUse) else self._say(action))
+        if isinstance(action, ToolUse):
+            step = await self._call_tool(action)
+        else:
+            step = await self._say(action)
         if step.reward is not None and not math.isfinite(step.reward):
             raise RolloutFailure("no_reward", f"{self._server!r} returned the non-finite reward {step.reward!r}")
         self.is_over = step.terminated or step.truncated
@@ -189,7 +194,9 @@ class ServerEpisode(ABC):
     async def _call_tool(self, call: ToolUse) -> EpisodeStep: ...
 
     def _set_start(self, reply: EnvResetResponse) -> None:
-        tools = self._params.model_dump(mode="json")["tools"] if reply.tools is None else reply.tools
+        tools = reply.tools
+        if tools is None:
+            tools = self._params.model_dump(mode="json")["tools"]
         self.start = EpisodeStart([*list_messages(self._row), *_to_messages(reply.observation)], tools, reply.info)
 
     def _build_response(self, **message: Any) -> dict[str, Any]:
@@ -308,8 +315,14 @@ class VerifiedEpisode(ServerEpisode):
             reply = await self._post(f"/{call.name}", call.arguments)
             text = (await reply.read()).decode(errors="replace")
             if reply.status >= 500:
-                _raise_crash(call.name, reply, text)
-            text = text if text or reply.ok else f"The tool answered with status {reply.status} and no text"
+                failure = read_failure(reply)
+                if failure is None:
+                    raise ToolCrashed(call.name, reply.status, text[-1000:])
+                if failure.retryable:
+                    raise RolloutFailure(failure.kind, failure.message, retryable=True)
+                raise ToolCrashed(call.name, reply.status, failure.message)
+            if not (text or reply.ok):
+                text = f"The tool answered with status {reply.status} and no text"
         self.add_call(call, text)
         return EpisodeStep(text, None, terminated=False, truncated=False, info={})
 
@@ -318,13 +331,6 @@ class VerifiedEpisode(ServerEpisode):
         if offered:
             return name in offered
         return name not in RESERVED_MCP_TOOL_NAMES and _ONE_PATH_SEGMENT.fullmatch(name) is not None
-
-
-def _raise_crash(tool: str, reply: aiohttp.ClientResponse, text: str) -> None:
-    failure = read_failure(reply)
-    if failure is not None and failure.retryable:
-        raise RolloutFailure(failure.kind, failure.message, retryable=True)
-    raise ToolCrashed(tool, reply.status, failure.message if failure is not None else text[-1000:])
 
 
 class EpisodeServer:

@@ -73,10 +73,16 @@ def build_env_class() -> type[Any]:
         ) -> None:
             self.observation_space = _make_text_space()
             self.action_space = _make_text_space()
-            self._rows = RowCursor(read_tasks(rows) if isinstance(rows, str) else rows)
+            if isinstance(rows, str):
+                rows = read_tasks(rows)
+            self._rows = RowCursor(rows)
             self._loop = _open_shared_loop(os.getpid())
-            self._gym = self._loop.wait(_join_servers(config_paths, overrides)) if config_paths else None
-            client = self._gym.client if self._gym else self._loop.wait(connect(head_server))
+            self._gym: LiveGym | None = None
+            if config_paths:
+                self._gym = self._loop.wait(_join_servers(config_paths, overrides))
+                client = self._gym.client
+            else:
+                client = self._loop.wait(connect(head_server))
             self._server = EpisodeServer(client, server)
             self._episode: ServerEpisode | None = None
 
@@ -97,8 +103,7 @@ def build_env_class() -> type[Any]:
             if episode is None:
                 raise EpisodeError("no episode has started.\nhint: call `reset` first")
             step = self._loop.wait(episode.act(read_action(action, offers_tools=episode.offers_tools)))
-            reward = 0.0 if step.reward is None else step.reward
-            return step.observation, reward, step.terminated, step.truncated, step.info
+            return step.observation, step.reward or 0.0, step.terminated, step.truncated, step.info
 
         def close(self) -> None:
             self._end_episode()

@@ -69,7 +69,9 @@ class OpenEnvAction(BaseModel):
 
     def read(self) -> Action:
         """Return the action."""
-        return ToolUse(self.tool, self.arguments) if self.tool is not None else self.text or ""
+        if self.tool is not None:
+            return ToolUse(self.tool, self.arguments)
+        return self.text or ""
 
 
 class OpenEnvObservation(BaseModel):
@@ -243,7 +245,9 @@ class _Gateway:
         self._open.add(socket)
         try:
             async for message in socket:
-                reply = await _answer(session, message.data) if message.type is WSMsgType.TEXT else None
+                if message.type is not WSMsgType.TEXT:
+                    break
+                reply = await _answer(session, message.data)
                 if reply is None:
                     break
                 with suppress(ConnectionError):  # the client has left, so the loop will end
@@ -301,9 +305,11 @@ def _make_guard(admission: Admission) -> Any:
 
     @web.middleware
     async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
-        is_upgrade = "upgrade" in request.headers
+        method: str | None = request.method
+        if "upgrade" in request.headers:
+            method = None
         headers = [(name.lower(), value) for name, value in request.raw_headers]
-        asked = {"headers": headers, "http_version": "1.1", "method": None if is_upgrade else request.method}
+        asked = {"headers": headers, "http_version": "1.1", "method": method}
         refusal = await admission.refuse(asked)
         if refusal is None and admission.asks_for_user and request.transport is not None:
             refusal = refuse_other_user(request.transport.get_extra_info("socket"))

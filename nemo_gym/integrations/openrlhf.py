@@ -23,13 +23,13 @@ import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, model_validator
 
+from nemo_gym._training.formats.branches import build_openrlhf_response
 from nemo_gym.errors import GymError
 from nemo_gym.integrations.libraries import import_library
 from nemo_gym.integrations.live import (
@@ -76,29 +76,12 @@ class OpenRLHFEngine:
 def build_response(played: PlayedRollout, *, with_log_probs: bool) -> dict[str, Any]:
     """Return what an AgentExecutor returns for a rollout, save for what it was given."""
     rollout = played.rollout
-    branch = played.branch
-    return {
-        "reward": rollout.reward,
-        "scores": rollout.reward,
-        "observation_tokens": branch.ids,
-        "action_ranges": list_action_ranges(branch.mask, len(branch.prompt_ids)),
-        "rollout_log_probs": [0.0] * len(branch.prompt_ids) + branch.log_probs if with_log_probs else None,
-        "truncated": rollout.cut_off == "length",
-        # OpenRLHF wants the same keys from every sample.
-        "extra_logs": {"is_cut_off": float(rollout.cut_off is not None), "branches": float(len(rollout.branches))},
-    }
-
-
-def list_action_ranges(mask: Sequence[int], offset: int) -> list[tuple[int, int]]:
-    """Return from where to where, `offset` added, the model wrote."""
-    ranges = list[tuple[int, int]]()
-    place = offset
-    for by_model, run in groupby(mask):
-        length = len(list(run))
-        if by_model:
-            ranges.append((place, place + length))
-        place += length
-    return ranges
+    response = build_openrlhf_response(rollout, played.branch)
+    if not with_log_probs:
+        response["rollout_log_probs"] = None
+    # OpenRLHF wants the same keys from every sample.
+    logs = {"is_cut_off": float(rollout.cut_off is not None), "branches": float(len(rollout.branches))}
+    return {**response, "extra_logs": logs}
 
 
 async def execute(

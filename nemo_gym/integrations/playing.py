@@ -32,7 +32,9 @@ def read_tasks(path: str, agent: str | None = None) -> list[Task]:
 
     `agent` plays those that name no agent themselves.
     """
-    named = {} if agent is None else {AGENT_REF_KEY_NAME: {"type": "responses_api_agents", "name": agent}}
+    named = {}
+    if agent is not None:
+        named[AGENT_REF_KEY_NAME] = {"type": "responses_api_agents", "name": agent}
     return [{**named, **row} for row in read_rows(_resolve_under_cwd_or_install(path))]
 
 

@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nemo_gym._training.formats.branches import build_trl_tokens
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import RESPONSES_CREATE_PARAMS_KEY_NAME
@@ -141,8 +143,9 @@ class RolloutFunc:
 
 
 def _read_task_number(prompt: Any, count: int) -> int:
-    number = prompt[0].get(TASK_KEY) if isinstance(prompt, list) and prompt and isinstance(prompt[0], dict) else None
-    if isinstance(number, int) and 0 <= number < count:
+    first = next(iter(as_list(prompt)), None)
+    number = as_int(as_mapping(first).get(TASK_KEY))
+    if number is not None and 0 <= number < count:
         return number
     raise CannotTrain(
         f"a prompt of the trainer belongs to none of the {count} tasks: {str(prompt)[:200]!r}.\n"
@@ -159,12 +162,9 @@ def make_entries(rollouts: Sequence[TrainableRollout], filler_id: int) -> dict[s
     if not any(usable):
         _raise_nothing_to_train_on(rollouts)
     filler = Branch([filler_id], [filler_id], [0], [0.0])
-    branches = [branch or filler for branch in usable]
+    tokens = [build_trl_tokens(branch or filler) for branch in usable]
     return {
-        "prompt_ids": [branch.prompt_ids for branch in branches],
-        "completion_ids": [branch.completion_ids for branch in branches],
-        "logprobs": [branch.log_probs for branch in branches],
-        "env_mask": [branch.mask for branch in branches],
+        **{name: [each[name] for each in tokens] for name in tokens[0]},
         REWARD_KEY: [rollout.reward if branch else None for rollout, branch in zip(rollouts, usable, strict=True)],
         FAILURE_KEY: [rollout.failure or rollout.invalid for rollout in rollouts],
         DRIFT_KEY: [rollout.drift for rollout in rollouts],
@@ -173,8 +173,10 @@ def make_entries(rollouts: Sequence[TrainableRollout], filler_id: int) -> dict[s
 
 def _find_trainable(rollout: TrainableRollout) -> Branch | None:
     """Return the tokens to train on, those that end with the answer; None if there are none."""
-    branch = rollout.main_branch if rollout.is_valid else None
-    return branch if branch is not None and any(branch.mask) else None
+    branch = rollout.main_branch
+    if not rollout.is_valid or branch is None or not any(branch.mask):
+        return None
+    return branch
 
 
 def _raise_nothing_to_train_on(rollouts: Sequence[TrainableRollout]) -> None:

@@ -25,7 +25,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows
 from nemo_gym.integrations.trl import make_prompt, require_trl
 from nemo_gym.policy_versions import StalenessGate, announce
-from nemo_gym.trajectories import Branch, Decode, TrainableRollout
+from nemo_gym.trajectories import Decode, TrainableRollout
 
 LOG = logging.getLogger(__name__)
 _FULL_PAUSE_S = 0.05
@@ -138,7 +138,7 @@ class RolloutWorker:
                 self._last_sign_of_life = time.monotonic()  # the trainer is slow, which is no illness of ours
                 await asyncio.sleep(_FULL_PAUSE_S)
             number = self._groups
-            self._groups = self._groups + 1
+            self._groups += 1
             task_index = number % len(self._tasks)
             version = self._model_version
             task = self._tasks[task_index]
@@ -192,7 +192,9 @@ def make_samples(
     for rollout, reward, advantage in zip(rollouts, rewards, compute_advantages(rewards), strict=True):
         if advantage is None:
             continue
-        for branch in filter(_is_written, rollout.branches):
+        for branch in rollout.branches:
+            if not any(branch.mask):
+                continue
             before = len(branch.prompt_ids)
             samples.append(
                 RolloutSample(
@@ -213,10 +215,6 @@ def make_samples(
 
 def _is_usable(rollout: TrainableRollout) -> bool:
     return rollout.is_valid and bool(rollout.turns)
-
-
-def _is_written(branch: Branch) -> bool:
-    return any(branch.mask)
 
 
 def make_turn_records(rollout: TrainableRollout) -> list[Any]:

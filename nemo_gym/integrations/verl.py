@@ -27,9 +27,8 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._training.chat_tokens import join_text
-from nemo_gym._util.jsonl_files import read_rows
+from nemo_gym._training.formats.branches import build_verl_output
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError, RolloutFailure
 from nemo_gym.integrations.libraries import import_library
@@ -43,6 +42,7 @@ from nemo_gym.integrations.live import (
     read_row,
     write_row,
 )
+from nemo_gym.integrations.playing import read_tasks
 from nemo_gym.integrations.scoring import connect, score_reply
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.token_engine import ChatFormat, EngineReply, ParsedReply, TokenSettings
@@ -69,7 +69,9 @@ class VerlEngine:
     async def generate(self, prompt_ids: list[int], limit: int | None) -> EngineReply:
         """Ask verl's engine."""
         # Both of verl's engines know this name of it.
-        limits = {} if limit is None else {"max_new_tokens": limit}
+        limits = {}
+        if limit is not None:
+            limits["max_new_tokens"] = limit
         started = time.perf_counter()
         output = await self.server_manager.generate(
             request_id=self.request_id, prompt_ids=prompt_ids, sampling_params={**self.sampling_params, **limits}
@@ -80,9 +82,10 @@ class VerlEngine:
         if output.num_preempted is not None:
             self.num_preempted = max(self.num_preempted, 0) + output.num_preempted
         ids = list(output.token_ids)
-        if not output.log_probs:
+        log_probs = list(output.log_probs or ())
+        if not log_probs:
             self.has_log_probs = False
-        log_probs = list(output.log_probs) if output.log_probs else [0.0] * len(ids)
+            log_probs = [0.0] * len(ids)
         is_cut_off = limit is not None and len(ids) >= limit
         return EngineReply(ids, log_probs, is_cut_off, output.extra_fields.get("global_steps"))
 
@@ -90,15 +93,12 @@ class VerlEngine:
 def build_output(played: PlayedRollout, engine: VerlEngine) -> dict[str, Any]:
     """Return the fields of verl's AgentLoopOutput."""
     rollout = played.rollout
-    branch = played.branch
     steps = [turn.policy_version for turn in rollout.turns if turn.policy_version is not None]
+    output = build_verl_output(rollout, played.branch)
+    if not engine.has_log_probs:
+        output["response_logprobs"] = None
     return {
-        "prompt_ids": branch.prompt_ids,
-        "response_ids": branch.completion_ids,
-        "response_mask": branch.mask,
-        "response_logprobs": branch.log_probs if engine.has_log_probs else None,
-        "reward_score": rollout.reward,
-        "num_turns": 2 * len(branch.turns),  # each turn reads something and answers it
+        **output,
         "metrics": {"generate_sequences": engine.seconds, "num_preempted": engine.num_preempted},
         "extra_fields": {
             "turn_scores": [],
@@ -268,11 +268,7 @@ def write_dataset(rows: Path, output: Path, agent: str | None = None) -> int:
     import pyarrow  # type: ignore[import-untyped]  # verl brings it
     from pyarrow import parquet
 
-    named = {AGENT_REF_KEY_NAME: {"type": "responses_api_agents", "name": agent}} if agent else {}
-    samples = [
-        build_sample({**named, **row}, index)
-        for index, row in enumerate(read_rows(_resolve_under_cwd_or_install(rows)))
-    ]
+    samples = [build_sample(row, index) for index, row in enumerate(read_tasks(str(rows), agent))]
     if nameless := [str(index) for index, sample in enumerate(samples) if not sample["data_source"]]:
         raise LiveGymError(
             f"{rows}: {len(nameless)} rows name no agent, the first is row {nameless[0]}.\n"

@@ -15,7 +15,7 @@ from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.token_id_capture.delivery import TokenDelivery, installed_token_source
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
 from nemo_gym.token_id_capture.records import TOKEN_CAPTURE_KEY
-from nemo_gym.token_id_capture.store import TokenCaptureStore
+from nemo_gym.token_id_capture.store import make_token_store
 
 LOG = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def open_token_delivery(config: TokenIdCaptureConfig) -> TokenDelivery | None:
 def open_token_sink(config: TokenIdCaptureConfig) -> TokenSink | None:
     """Return the sink that the config names; None if capture is off or the config names none."""
     if not config.enabled or config.sink is None:
-        return TokenCaptureStore(config.dir) if config.enabled and config.dir is not None else None
+        return make_token_store(config)
     sink = _load_class(config.sink)(**config.sink_kwargs)
     if not isinstance(sink, TokenSink):
         raise ConfigError(
@@ -101,7 +101,7 @@ def open_token_source(config: TokenIdCaptureConfig) -> TokenSource | None:
     if (installed := installed_token_source()) is not None:
         return installed
     if config.sink is None:
-        return TokenCaptureStore(config.dir) if config.dir is not None else None
+        return make_token_store(config)
     loaded = _load_class(config.sink)
     if all(hasattr(loaded, name) for name in ("freeze", "drop", "close")):
         source: TokenSource = loaded(**config.sink_kwargs)

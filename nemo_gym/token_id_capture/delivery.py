@@ -110,9 +110,13 @@ def current_capture_context() -> CaptureContext | None:
 async def register_call_intent(context: CaptureContext | None = None) -> None:
     """Tell a sink that has `begin_call` that the model is about to be called."""
     context = context or _CONTEXT.get()
-    begin_call = getattr(context.sink, "begin_call", None) if context is not None else None
-    if context is not None and begin_call is not None:
-        failure = await _call_sink(lambda: begin_call(context.rollout_id, context.model_call_id))
+    if context is None:
+        return
+    rollout_id = context.rollout_id
+    call_id = context.model_call_id
+    begin_call = getattr(context.sink, "begin_call", None)
+    if begin_call is not None:
+        failure = await _call_sink(lambda: begin_call(rollout_id, call_id))
         if failure is not None:
             await _mark_incomplete(context, f"begin_call of the token sink failed: {failure}")
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from nemo_gym._servers.policy_versions.marks import pick_marks
 from nemo_gym._training.capture.call_records import identify_item, list_answer_items
 from nemo_gym._training.handover import count_generated_tokens, note_delivered_tokens
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_text
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY, TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
@@ -88,7 +88,7 @@ def extract_token_fields(item: Any) -> dict[str, Any] | None:
     """
     if isinstance(item, BaseModel):
         item = item.model_dump()
-    for holder in (*([item] if isinstance(item, Mapping) else []), *reversed(list_answer_items(item))):
+    for holder in (as_mapping(item), *reversed(list_answer_items(item))):
         if all(isinstance(holder.get(name), list) for name in TOKEN_FIELDS):
             return {name: holder[name] for name in ALL_TOKEN_FIELDS if holder.get(name) is not None}
     return None
@@ -99,13 +99,13 @@ def read_token_entries(answer: Any, rollout_id: str, model_call_id: str) -> list
     if isinstance(answer, BaseModel):
         answer = answer.model_dump()
     items = list_answer_items(answer)
-    model = answer.get("model") if isinstance(answer, dict) else None
+    model = as_text(as_mapping(answer).get("model")) or ""
     output_items = [{name: item[name] for name in item if name not in ALL_TOKEN_FIELDS} for item in items]
     return [
         TokenEntry(
             rollout_id=rollout_id,
             model_call_id=model_call_id,
-            model=model if isinstance(model, str) else "",
+            model=model,
             output_items=output_items,
             token_item_index=index,
             created_at=time.time(),
@@ -139,11 +139,12 @@ def merge_token_capture_into_record(
 
 def _put_tokens_back(response: Any, entries: list[TokenEntry]) -> bool:
     """Give each captured item of `response` its tokens, in order; False if one of them is not there."""
-    output = response.get("output") if isinstance(response, dict) else None
-    items = iter([item for item in output if isinstance(item, dict)] if isinstance(output, list) else [])
+    items = (item for item in as_list(as_mapping(response).get("output")) if isinstance(item, dict))
     for entry in entries:
         index = -1 if entry.token_item_index is None else entry.token_item_index
-        keys = identify_item(entry.output_items[index]) if -1 <= index < len(entry.output_items) > 0 else set()
+        keys = set[str]()
+        if -1 <= index < len(entry.output_items) > 0:
+            keys = identify_item(entry.output_items[index])
         item = next((item for item in items if keys & identify_item(item)), None)
         if item is None:
             return False

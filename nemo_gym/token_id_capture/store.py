@@ -105,7 +105,9 @@ class TokenCaptureStore:
         explained = {str(mark.get("model_call_id", "")) for mark in marks if "reason" in mark}
         for mark in marks:
             call = str(mark.get("model_call_id", ""))
-            prefix = f"call {call}: " if call else ""
+            prefix = ""
+            if call:
+                prefix = f"call {call}: "
             if "reason" in mark:
                 reasons.append(f"{prefix}{mark['reason']}")
             elif call not in explained:
@@ -153,7 +155,9 @@ def clear_token_captures_for_rollouts(
     rows: Iterable[Mapping[str, Any]], dirs: Path | str | Iterable[Path | str]
 ) -> None:
     """Delete what earlier runs left in `dirs` under the rollout ids of `rows`."""
-    stores = [TokenCaptureStore(dir) for dir in ([dirs] if isinstance(dirs, str | Path) else dirs)]
+    if isinstance(dirs, str | Path):
+        dirs = [dirs]
+    stores = [TokenCaptureStore(dir) for dir in dirs]
     for row in rows:
         if (rollout_id := maybe_rollout_id_from_run_body(row)) is not None:
             for store in stores:

@@ -66,7 +66,7 @@ def join_choices(items):
         added = len(prompt) - len(tokens)
         tokens = [*prompt, *written]
         mask += [0] * added + [1] * len(written)
-        log_probs += [0.0] * added + [each.logprob for each in item.logprobs.content]
+        log_probs += [0.0] * added + item.model_extra["compact_logprobs"]
     return tokens, mask, log_probs
 
 

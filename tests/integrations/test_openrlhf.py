@@ -12,7 +12,7 @@ from fastapi import HTTPException
 from nemo_gym.errors import RolloutFailure
 from nemo_gym.integrations import openrlhf
 from nemo_gym.integrations.live import LiveGym, LiveGymError, write_row
-from nemo_gym.integrations.openrlhf import build_reward_app, cut_answer, list_action_ranges
+from nemo_gym.integrations.openrlhf import build_reward_app, cut_answer
 from nemo_gym.testing import agent_config, running
 from resources_servers.string_match.app import StringMatchResourcesServer, StringMatchVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
@@ -113,11 +113,6 @@ def test_our_module_is_an_agent_file_too(executor, monkeypatch):
     monkeypatch.setenv("NEMO_GYM_LIVE_CONFIG_PATHS", "a.yaml,b.yaml")
     assert openrlhf.AgentExecutor is executor
     assert asked == [["a.yaml", "b.yaml"]]
-
-
-def test_ranges_say_where_the_model_wrote():
-    assert list_action_ranges([1, 1, 0, 1, 0], 3) == [(3, 5), (6, 7)]
-    assert list_action_ranges([], 3) == []
 
 
 # --- the reward endpoint ----------------------------------------------------------------------------------------------

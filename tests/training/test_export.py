@@ -129,19 +129,13 @@ def test_a_pair_that_was_asked_different_things_is_no_pair(tmp_path):
 
 
 def test_what_a_format_cannot_express_is_counted_and_the_rest_of_the_group_is_written(tmp_path):
-    hidden = make_row(0, 1, 0.0, with_tokens=False)
-    entry = {
-        "model_call_id": "call",
-        "prompt_token_ids": [1],
-        "generation_token_ids": [2],
-        "generation_log_probs": [0.0],
-    }
-    hidden["_ng_token_capture"] = {"records": [entry]}
-    file = write_rows(tmp_path / "r.jsonl", [make_row(0, 0), hidden])
+    strange = make_row(0, 1, 0.0)
+    strange["response"]["output"].append({"type": "computer_call"})
+    file = write_rows(tmp_path / "r.jsonl", [make_row(0, 0), strange])
     summary = export_rollouts([file], "art", tmp_path / "out.jsonl")
     [group] = read_records(tmp_path / "out.jsonl")
     assert len(group["trajectories"]) == 1
-    assert summary.invalid == {"tokens that belong to no message of the conversation": 1}
+    assert summary.invalid == {"an item of type 'computer_call', which chat cannot express": 1}
     # NeMo RL reads nothing but the tokens, which are there.
     assert export_rollouts([file], "nemo-rl", tmp_path / "rows.jsonl").exported == 2
 

@@ -53,9 +53,8 @@ def test_captured_model_calls_serve_where_the_response_has_no_tokens():
 
 
 def test_chat_completions_are_read_as_responses_are():
-    rollout = TrainableRollout(0, 0, reward=1.0)
-    rollout.add_answer({"model": "m", "choices": [{"message": item([1], [2])}]})
-    rollout.add_answer({"model": "m", "choices": [{"message": item([1, 2], [3])}]})
+    choices = [{"message": item([1], [2])}, {"message": item([1, 2], [3])}]
+    rollout = TrainableRollout.from_row({"response": {"model": "m", "choices": choices}, "reward": 1.0})
     assert rollout.main_branch.completion_ids == [2, 3]
 
 

@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym._config.server_types import ModelServerRef
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_text
 
 Dialect = Literal["responses", "chat", "messages"]
 
@@ -96,9 +96,9 @@ def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> 
         },
         **extract_token_stats(usage),
         call_index=call_index,
-        response_id=_read_text(response.get("id")),
-        model=_read_text(response.get("model")) or _read_text(request.get("model")),
-        response_status=_read_text(response.get("status")),
+        response_id=as_text(response.get("id")),
+        model=as_text(response.get("model")) or as_text(request.get("model")),
+        response_status=as_text(response.get("status")),
         finish_reason=_read_finish_reason(response),
         tool_calls=list(_find_tool_calls(response)),
         reasoning_content="\n".join(_find_reasoning(response)) or None,
@@ -112,9 +112,9 @@ def _read_finish_reason(response: Mapping[str, Any]) -> str | None:
     """Return why the model stopped, in the terms of its dialect."""
     first_choice = as_mapping(next(iter(as_list(response.get("choices"))), None))
     return (
-        _read_text(response.get("stop_reason"))
-        or _read_text(first_choice.get("finish_reason"))
-        or _read_text(as_mapping(response.get("incomplete_details")).get("reason"))
+        as_text(response.get("stop_reason"))
+        or as_text(first_choice.get("finish_reason"))
+        or as_text(as_mapping(response.get("incomplete_details")).get("reason"))
     )
 
 
@@ -141,33 +141,31 @@ def parse_arguments(given: Any) -> dict[str, Any]:
         return given
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}  # a call without arguments
+    if not isinstance(given, str):
+        return {"_raw": str(given)}
     try:
-        parsed = orjson.loads(given) if isinstance(given, str) else None
+        parsed = orjson.loads(given)
     except orjson.JSONDecodeError:
         parsed = None
-    return parsed if isinstance(parsed, dict) else {"_raw": given if isinstance(given, str) else str(given)}
+    return parsed if isinstance(parsed, dict) else {"_raw": given}
 
 
 def _find_reasoning(response: Mapping[str, Any]) -> Iterator[str]:
     for item in map(as_mapping, as_list(response.get("output"))):
         if item.get("type") == "reasoning":
             for part in map(as_mapping, (*as_list(item.get("summary")), *as_list(item.get("content")))):
-                if text := _read_text(part.get("text")):
+                if text := as_text(part.get("text")):
                     yield text
     for message in _list_messages(response):
-        if text := _read_text(message.get("reasoning_content")) or _read_text(message.get("reasoning")):
+        if text := as_text(message.get("reasoning_content")) or as_text(message.get("reasoning")):
             yield text
     for block in map(as_mapping, as_list(response.get("content"))):
-        if block.get("type") == "thinking" and (text := _read_text(block.get("thinking"))):
+        if block.get("type") == "thinking" and (text := as_text(block.get("thinking"))):
             yield text
 
 
 def _list_messages(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [as_mapping(as_mapping(choice).get("message")) for choice in as_list(response.get("choices"))]
-
-
-def _read_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
@@ -243,8 +241,11 @@ def identify_item(item: Mapping[str, Any]) -> set[str]:
     # An agent's loop turns the last tool call of a chat message into the item that ends the turn.
     named += [as_mapping(call).get("id") for call in as_list(calls)[-1:]]
     keys = {f"id:{name}" for name in named if isinstance(name, str) and name}
-    text = "" if calls else _join_text(item.get("content")).strip()
-    return keys | {f"text:{hashlib.sha256(text.encode()).hexdigest()}"} if text else keys
+    if calls:
+        return keys
+    if text := _join_text(item.get("content")).strip():
+        keys.add(f"text:{hashlib.sha256(text.encode()).hexdigest()}")
+    return keys
 
 
 def _join_text(content: Any) -> str:

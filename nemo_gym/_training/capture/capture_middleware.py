@@ -73,7 +73,10 @@ class CapturedExchange:
         return False
 
     def end(self, cut_short_by: str | None = None) -> None:
+        """Note when the exchange ended, and what cut it short; a caller that left explains any other cause."""
         self.ended = time.perf_counter()
+        if cut_short_by is not None and self.disconnected:
+            cut_short_by = "client_disconnected"
         self.cut_short_by = cut_short_by
 
     def build_record(self, model_ref: dict[str, Any] | None) -> dict[str, Any]:
@@ -140,12 +143,14 @@ def _classify_status(status_code: int | None) -> str | None:
         return "no_response"
     if status_code < 400:
         return None
-    return _CATEGORIES.get(status_code, "client_error" if status_code < 500 else "upstream_error")
+    if status_code in _CATEGORIES:
+        return _CATEGORIES[status_code]
+    return "client_error" if status_code < 500 else "upstream_error"
 
 
 def _parse_object(raw: bytes) -> dict[str, Any] | None:
     try:
-        value = orjson.loads(raw) if raw else None
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None
@@ -201,7 +206,9 @@ class CaptureMiddleware:
             return await self.app(scope, receive, send)
         inner_scope = remove_rollout_prefix(scope, split)
         dialect = find_dialect(split.rest)
-        tokens = self.tokens if split.token_capture and self.tokens is not None and self.tokens.has_sink() else None
+        tokens = self.tokens
+        if not split.token_capture or (tokens is not None and not tokens.has_sink()):
+            tokens = None
         if dialect is None or scope.get("method") != "POST" or not (self.store or tokens):
             return await self.app(inner_scope, receive, send)
         exchange = CapturedExchange(split.rollout_id, dialect)
@@ -230,17 +237,17 @@ class CaptureMiddleware:
             raise
         except Exception as error:
             if exchange.ended is None:
-                exchange.end("client_disconnected" if exchange.disconnected else classify_exception(error))
+                exchange.end(classify_exception(error))
                 await self._write(exchange)
             raise
         finally:
             if exchange.ended is None:
-                exchange.end("client_disconnected" if exchange.disconnected else cause)
-                # Not awaited: in a cancelled scope the next await would be cancelled too. It finishes on its own.
+                exchange.end(cause)
+                # Not awaited: in a canceled scope the next await would be canceled too. It finishes on its own.
                 self._start_writing(exchange)
 
     async def _write(self, exchange: CapturedExchange) -> None:
-        # Shielded: a cancelled request must not take a queued write with it.
+        # Shielded: a canceled request must not take a queued write with it.
         await asyncio.shield(self._start_writing(exchange))
 
     def _start_writing(self, exchange: CapturedExchange) -> "asyncio.Future[Any]":
@@ -267,9 +274,10 @@ class CaptureMiddleware:
             self._note_loss(exchange, error)
         if kept is None:
             return RecordedAnswer(None, "capture_parse_error")
-        # An answer cut off by its length is one to train on.
-        category = kept["error_category"]
-        return RecordedAnswer(kept["response"], None if category == INCOMPLETE else category)
+        failure = kept["error_category"]
+        if failure == INCOMPLETE:
+            failure = None  # an answer cut off by its length is one to train on
+        return RecordedAnswer(kept["response"], failure)
 
     def _note_loss(self, exchange: CapturedExchange, error: Exception) -> None:
         LOG.warning("a call of rollout %r could not be captured: %s", exchange.rollout_id, error)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def append_object(path: Path, value: dict[str, Any]) -> None:
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":
             line = b"\n" + line
-        _write_all(fd, line)
+        left = memoryview(line)
+        while left:
+            left = left[os.write(fd, left) :]
         os.fsync(fd)
 
 
@@ -106,12 +109,6 @@ def _dump_line(value: dict[str, Any]) -> bytes:
         return json.dumps(value, default=str).encode() + b"\n"
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 CAPTURE_SUFFIX = ".capture.jsonl"
 INCOMPLETE_SUFFIX = ".capture.incomplete"
 
@@ -163,14 +160,9 @@ class CaptureStore:
 
     def read_available(self, rollout_id: str) -> tuple[list[tuple[int, dict[str, Any]]], int]:
         """Return the readable exchanges, each with the position of its line from 0, and how many are unreadable."""
-        found: list[tuple[int, dict[str, Any]]] = []
-        lines = read_lines(self.path_for(rollout_id))
-        for place, line in enumerate(lines):
-            try:
-                found.append((place, parse_object(line)))
-            except (ValueError, RecursionError):
-                continue
-        return found, len(lines) - len(found)
+        lines = read_objects(self.path_for(rollout_id))
+        places = (place for place in count() if place + 1 not in lines.unreadable)
+        return list(zip(places, lines.objects, strict=False)), len(lines.unreadable)
 
     def drop(self, rollout_id: str) -> None:
         """Delete the capture of `rollout_id`."""

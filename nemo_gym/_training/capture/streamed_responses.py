@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_text
 
 _DONE = "[DONE]"
 _RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -34,7 +34,7 @@ class StreamedResponse:
 def read_stream(text: str, dialect: str) -> StreamedResponse:
     """Assemble the response that the events in `text` describe."""
     events = list(_parse_events(text))
-    kinds = {_read_kind(event) for event in events}
+    kinds = {as_text(event.get("type")) for event in events}
     has_failed = bool(kinds & {"error", "response.failed"}) or any(event.get("error") for event in events)
     if dialect == "chat":
         response = _assemble_completion(events)
@@ -60,11 +60,6 @@ def _parse_events(text: str) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _read_kind(event: dict[str, Any]) -> str | None:
-    kind = event.get("type")
-    return kind if isinstance(kind, str) else None
-
-
 def _split_data(text: str) -> Iterator[str]:
     # Not splitlines: JSON text may hold other characters that Python treats as line ends.
     return (line[5:].strip() for line in text.split("\n") if line.startswith("data:"))
@@ -77,9 +72,9 @@ def _assemble_response(events: Iterable[dict[str, Any]]) -> dict[str, Any] | Non
     for event in events:
         if isinstance(event.get("response"), dict):
             latest = event["response"]
-            if _read_kind(event) in _RESPONSE_ENDS:
+            if as_text(event.get("type")) in _RESPONSE_ENDS:
                 return latest
-        elif _read_kind(event) == "response.output_item.done":
+        elif as_text(event.get("type")) == "response.output_item.done":
             items.append(event.get("item"))
     if items:
         return {**(latest or {}), "output": items}
@@ -95,13 +90,15 @@ def _assemble_completion(chunks: Iterable[dict[str, Any]]) -> dict[str, Any] | N
         known = {name: value for name, value in chunk.items() if name != "choices" and value is not None}
         completion.update({**known, "object": "chat.completion"})
         for part in map(as_mapping, as_list(chunk["choices"])):
-            index = part["index"] if type(part.get("index")) is int else 0
+            index = as_int(part.get("index")) or 0
             choice = choices.setdefault(index, {"index": index, "finish_reason": None, "message": {}})
             _add_delta(choice["message"], as_mapping(part.get("delta")))
             for name, value in part.items():
                 if name not in ("index", "delta") and value is not None:
                     choice[name] = value
-    return {**completion, "choices": [choices[index] for index in sorted(choices)]} if completion else None
+    if not completion:
+        return None
+    return {**completion, "choices": [choices[index] for index in sorted(choices)]}
 
 
 def _add_delta(message: dict[str, Any], delta: Any) -> None:
@@ -134,14 +131,17 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
     message: dict[str, Any] | None = None
     blocks: dict[Any, dict[str, Any]] = {}
     for event in events:
-        kind = _read_kind(event)
-        index = event.get("index") if isinstance(event.get("index"), int) else None
+        kind = as_text(event.get("type"))
+        index = as_int(event.get("index"))
         if kind == "message_start":
             message = dict(as_mapping(event.get("message")))
         elif kind == "content_block_start":
             blocks[index] = dict(as_mapping(event.get("content_block")))
         elif kind == "content_block_delta" and index in blocks:
-            _add_block_delta(blocks[index], as_mapping(event.get("delta")))
+            block = blocks[index]
+            for name, value in as_mapping(event.get("delta")).items():
+                if isinstance(value, str) and name != "type":
+                    block[name] = (as_text(block.get(name)) or "") + value
         elif kind == "message_delta" and message is not None:
             message.update(as_mapping(event.get("delta")))
             reported = {name: value for name, value in as_mapping(event.get("usage")).items() if value is not None}
@@ -149,13 +149,6 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
     if message is None:
         return None
     return {**message, "content": [_finish_block(block) for block in blocks.values()]}
-
-
-def _add_block_delta(block: dict[str, Any], delta: Any) -> None:
-    for name, value in delta.items():
-        if isinstance(value, str) and name != "type":
-            before = block.get(name)
-            block[name] = (before if isinstance(before, str) else "") + value
 
 
 def _finish_block(block: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from nemo_gym._training.capture.call_records import list_answer_items
 from nemo_gym._training.chat_messages import read_given
 from nemo_gym._training.formats.sample import Record, Sample
 from nemo_gym._training.record import TrainableRollout
-from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.json_shapes import as_mapping, as_text
 from nemo_gym._util.row_keys import (
     OBSERVED_KEYS,
     RESPONSE_KEY_NAME,
@@ -34,31 +34,45 @@ def build_trl(sample: Sample) -> Iterator[Record]:
     for number, branch in sample.iter_branches():
         yield {
             "prompt": prompt,
-            "prompt_ids": branch.prompt_ids,
-            "completion_ids": branch.completion_ids,
-            "logprobs": branch.log_probs,
-            "env_mask": branch.mask,
+            **build_trl_tokens(branch),
             "reward": sample.reward,
             "reward_components": sample.rollout.reward_components,
             **sample.describe(number),
         }
 
 
+def build_trl_tokens(branch: Branch) -> Record:
+    """Return the tokens of one entry of what a `rollout_func` returns."""
+    return {
+        "prompt_ids": branch.prompt_ids,
+        "completion_ids": branch.completion_ids,
+        "logprobs": branch.log_probs,
+        "env_mask": branch.mask,
+    }
+
+
 def build_verl(sample: Sample) -> Iterator[Record]:
     """Yield the fields of verl's `AgentLoopOutput`."""
     for number, branch in sample.iter_branches():
         yield {
-            "prompt_ids": branch.prompt_ids,
-            "response_ids": branch.completion_ids,
-            "response_mask": branch.mask,
-            "response_logprobs": branch.log_probs,
-            "reward_score": sample.reward,
-            # verl counts what the model read and what it wrote as one turn each.
-            "num_turns": 2 * len(branch.turns),
+            **build_verl_output(sample.rollout, branch),
             # Its other metrics are times, which were not measured; -1 means that this one is not available.
             "metrics": {"num_preempted": -1},
             "extra_fields": {"reward_extra_info": sample.rollout.reward_components, **sample.describe(number)},
         }
+
+
+def build_verl_output(rollout: TrainableRollout, branch: Branch) -> Record:
+    """Return the fields of an `AgentLoopOutput`, save for its metrics and extra fields."""
+    return {
+        "prompt_ids": branch.prompt_ids,
+        "response_ids": branch.completion_ids,
+        "response_mask": branch.mask,
+        "response_logprobs": branch.log_probs,
+        "reward_score": rollout.reward,
+        # verl counts what the model read and what it wrote as one turn each.
+        "num_turns": 2 * len(branch.turns),
+    }
 
 
 def make_verl_schema() -> Any:
@@ -95,23 +109,33 @@ def make_verl_schema() -> Any:
 def build_openrlhf(sample: Sample) -> Iterator[Record]:
     """Yield what `AgentExecutor.execute` of OpenRLHF returns."""
     rollout = sample.rollout
-    asked = [message["content"] for message in read_given(sample.row) if message["role"] == "user"]
-    facts = {"group_size": rollout.group_size, "group_scored": rollout.group_scored}
+    asked = ""
+    for message in read_given(sample.row):
+        if message["role"] == "user":
+            asked = as_text(message["content"]) or ""
     for number, branch in sample.iter_branches():
-        start = len(branch.prompt_ids)
         yield {
-            "prompt": asked[-1] if asked and isinstance(asked[-1], str) else "",
+            "prompt": asked,
             "label": None,
-            "observation_tokens": branch.ids,
-            "action_ranges": [(start + low, start + high) for low, high in branch.find_generated(rollout.turns)],
-            "rollout_log_probs": [0.0] * start + branch.log_probs,
-            "reward": sample.reward,
-            "scores": sample.reward,
-            "truncated": rollout.cut_off == "length",
+            **build_openrlhf_response(rollout, branch),
             # OpenRLHF makes a tensor of each of these, so they must be numbers.
-            "extra_logs": {**rollout.reward_components, **facts, "group_failed": rollout.group_failed},
+            "extra_logs": {**rollout.reward_components, **rollout.group_facts},
             **sample.describe(number),
         }
+
+
+def build_openrlhf_response(rollout: TrainableRollout, branch: Branch) -> Record:
+    """Return what `AgentExecutor.execute` returns, save for what it was given and what it logs."""
+    start = len(branch.prompt_ids)
+    return {
+        "observation_tokens": branch.ids,
+        # One for every turn, as OpenRLHF's own executor does, even if nothing was said between two of them.
+        "action_ranges": [(start + low, start + high) for low, high in branch.find_generated(rollout.turns)],
+        "rollout_log_probs": [0.0] * start + branch.log_probs,
+        "reward": rollout.reward,
+        "scores": rollout.reward,
+        "truncated": rollout.cut_off == "length",
+    }
 
 
 def build_nemo_rl(sample: Sample) -> Iterator[Record]:

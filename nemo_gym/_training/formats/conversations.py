@@ -133,8 +133,9 @@ def _convert_part(part: dict[str, Any]) -> Record:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
     url = str(as_mapping(part.get("image_url")).get("url") or "")
-    found = _DATA_IMAGE.match(url)
-    media_type = found[1] if found else _IMAGE_SUFFIXES.get(url.rpartition(".")[2].lower())
+    media_type = _IMAGE_SUFFIXES.get(url.rpartition(".")[2].lower())
+    if found := _DATA_IMAGE.match(url):
+        media_type = found[1]
     if media_type is None:
         raise NotExpressible("a content part that is neither text nor a picture of a known kind")
     return {"type": "image", "source": {"media_type": media_type, "path": url}}
@@ -149,7 +150,7 @@ def build_prime_rl(sample: Sample) -> Iterator[Record]:
     conversation = read_conversation(sample.row, rollout.turns)
     nodes: list[Record] = []
     calls: list[Record] = []
-    tools = [_flatten_tool(tool) for tool in conversation.tools]
+    tools = [{"type": "function", **tool["function"]} for tool in conversation.tools]
     for _, branch in sample.iter_branches():
         conversation.require_turns(branch)
         _add_path(nodes, calls, sample, conversation, branch, tools)
@@ -198,7 +199,8 @@ def _add_path(
     for message, number in zip(conversation.said, conversation.turns, strict=True):
         node: Record = {"parent": parent, "message": _convert_message(message)}
         if number is not None and number in places:
-            turn, (_, stop) = turns[number], places[number]
+            turn = turns[number]
+            _, stop = places[number]
             node["token_ids"] = branch.completion_ids[end:stop]
             node["mask"] = branch.mask[end:stop]
             node["logprobs"] = turn.log_probs
@@ -219,10 +221,6 @@ def _convert_message(message: Message) -> Message:
         return message
     calls = [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
     return {**message, "tool_calls": calls}
-
-
-def _flatten_tool(tool: dict[str, Any]) -> Record:
-    return {"type": "function", **tool["function"]}
 
 
 def _drop_nones(fields: Record) -> Record:

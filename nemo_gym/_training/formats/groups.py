@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats with a record for every group of rollouts: SkyRL, Atropos, ART, and pairs for preference training."""
+"""Formats with a record for every group of rollouts: SkyRL, Atropos, and pairs for preference training."""
 
 from collections.abc import Iterator, Sequence
 
 from nemo_gym._training.alignment import Branch
-from nemo_gym._training.chat_messages import ChatConversation, NotExpressible, read_conversation
+from nemo_gym._training.chat_messages import NotExpressible, read_conversation
 from nemo_gym._training.formats.sample import GroupSamples, Record, Sample
-from nemo_gym._util.json_shapes import as_mapping
-from nemo_gym._util.row_keys import FAILURE_KEY, NG_FAILURE_CLASS_KEY
 
 _NOT_TRAINED = -100
 _NO_LOG_PROB = 1.0
@@ -24,21 +22,19 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
         for last in [_find_main(sample)]
         for number, branch in sorted(sample.iter_branches(), key=lambda numbered: numbered[0] == last)
     ]
-    first = group.samples[0].rollout
     yield {
         "prompt_token_ids": [branch.prompt_ids for _, _, branch, _ in entries],
         "response_ids": [branch.completion_ids for _, _, branch, _ in entries],
         "rewards": [sample.reward for sample, _, _, _ in entries],
         "loss_masks": [branch.mask for _, _, branch, _ in entries],
         "stop_reasons": ["length" if sample.rollout.cut_off == "length" else "stop" for sample, _, _, _ in entries],
-        "rollout_metrics": {
-            "group_size": first.group_size,
-            "group_scored": first.group_scored,
-            "group_failed": first.group_failed,
-        },
+        "rollout_metrics": group.samples[0].rollout.group_facts,
         "rollout_logprobs": [branch.log_probs for _, _, branch, _ in entries],
         "trajectory_ids": [
-            {"instance_id": _name_group(sample), "repetition_id": sample.rollout.rollout_index}
+            {
+                "instance_id": "/".join(str(part) for part in sample.rollout.group if part is not None),
+                "repetition_id": sample.rollout.rollout_index,
+            }
             for sample, _, _, _ in entries
         ],
         "is_last_step": [is_last for _, _, _, is_last in entries] if len(entries) > len(group.samples) else None,
@@ -51,31 +47,14 @@ def build_skyrl(group: GroupSamples) -> Iterator[Record]:
 def build_atropos(group: GroupSamples) -> Iterator[Record]:
     """Yield the `ScoredDataGroup` to post to Atropos, with a sequence for every branch."""
     entries = [(sample, number, branch) for sample in group.samples for number, branch in sample.iter_branches()]
-    first = group.samples[0].rollout
-    labelled = [_label_tokens(sample, branch) for sample, _, branch in entries]
+    labeled = [_label_tokens(sample, branch) for sample, _, branch in entries]
     yield {
         "tokens": [branch.ids for _, _, branch in entries],
-        "masks": [labels for labels, _ in labelled],
+        "masks": [labels for labels, _ in labeled],
         "scores": [sample.reward for sample, _, _ in entries],
-        "inference_logprobs": [log_probs for _, log_probs in labelled],
+        "inference_logprobs": [log_probs for _, log_probs in labeled],
         "overrides": [sample.describe(number) for sample, number, _ in entries],
-        "group_overrides": {
-            "group_size": first.group_size,
-            "group_scored": first.group_scored,
-            "group_failed": first.group_failed,
-        },
-    }
-
-
-def build_art(group: GroupSamples) -> Iterator[Record]:
-    """Yield ART's `TrajectoryGroup`: a trajectory for every branch, an exception for every failure."""
-    trajectories = [one for sample in group.samples for one in _iter_art_trajectories(sample)]
-    first = group.samples[0].rollout
-    yield {
-        "trajectories": trajectories,
-        "exceptions": [_describe_failure(row) for row in group.failures],
-        "metadata": {"task_index": first.task_index, "agent": first.agent},
-        "metrics": {name: getattr(first, name) for name in ("group_size", "group_scored", "group_failed")},
+        "group_overrides": group.samples[0].rollout.group_facts,
     }
 
 
@@ -98,7 +77,7 @@ def build_pair(better: Sample, worse: Sample) -> Record:
     rejected = read_conversation(worse.row, parse_arguments=True)
     if chosen.given != rejected.given or chosen.tools != rejected.tools:
         raise NotExpressible("rollouts of one task with different prompts")
-    facts = better.describe()
+    first = better.rollout
     return {
         "prompt": chosen.given,
         "chosen": chosen.said,
@@ -108,21 +87,20 @@ def build_pair(better: Sample, worse: Sample) -> Record:
         "rejected_reward": worse.reward,
         "chosen_rollout_index": better.rollout.rollout_index,
         "rejected_rollout_index": worse.rollout.rollout_index,
-        **{name: facts[name] for name in ("task_index", "agent", "group_size", "group_scored", "group_failed")},
+        "task_index": first.task_index,
+        "agent": first.agent,
+        **first.group_facts,
     }
 
 
 def _find_main(sample: Sample) -> int | None:
     """Return the number of the branch that ends with the rollout's answer, else of the last one with tokens."""
-    numbers = [number for number, _ in sample.iter_branches()]
-    main = sample.rollout.main_branch
-    found = next((number for number in numbers if sample.rollout.branches[number] is main), None)
-    return numbers[-1] if found is None and numbers else found
-
-
-def _name_group(sample: Sample) -> str:
-    agent, task = sample.rollout.group
-    return f"{agent}/{task}" if agent else str(task)
+    last = None
+    for number, branch in sample.iter_branches():
+        last = number
+        if branch is sample.rollout.main_branch:
+            break
+    return last
 
 
 def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float]]:
@@ -135,44 +113,3 @@ def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float
         labels[start + low : start + high] = branch.completion_ids[low:high]
         log_probs[start + low : start + high] = branch.log_probs[low:high]
     return labels, log_probs
-
-
-def _iter_art_trajectories(sample: Sample) -> Iterator[Record]:
-    rollout = sample.rollout
-    conversation = read_conversation(sample.row, rollout.turns)
-    start, end = rollout.policy_versions
-    for number, branch in sample.iter_branches():
-        conversation.require_turns(branch)
-        yield {
-            "messages_and_choices": [*conversation.given, *_iter_choices(sample, conversation, branch)],
-            "tools": conversation.tools or None,
-            "reward": sample.reward,
-            "initial_policy_version": start,
-            "final_policy_version": end,
-            "metrics": rollout.reward_components,
-            "metadata": sample.describe(number),
-        }
-
-
-def _iter_choices(sample: Sample, conversation: ChatConversation, branch: Branch) -> Iterator[Record]:
-    """Yield the messages that were said, those of the branch as choices with their tokens."""
-    places = dict(zip(branch.turns, branch.find_generated(sample.rollout.turns), strict=True))
-    for message, number in zip(conversation.said, conversation.turns, strict=True):
-        if number is None or number not in places:
-            yield message
-            continue
-        turn, (start, _) = sample.rollout.turns[number], places[number]
-        yield {
-            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
-            "index": 0,
-            "message": message,
-            "prompt_token_ids": branch.prompt_ids + branch.completion_ids[:start],
-            "token_ids": turn.generated_ids,
-            "compact_logprobs": turn.log_probs,
-        }
-
-
-def _describe_failure(row: Record) -> Record:
-    failure = as_mapping(row.get(FAILURE_KEY))
-    kind = failure.get("kind") or row.get(NG_FAILURE_CLASS_KEY) or "no_reward"
-    return {"type": str(kind), "message": str(failure.get("message") or ""), "traceback": ""}

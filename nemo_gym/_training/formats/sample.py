@@ -7,7 +7,9 @@ from typing import Any
 
 from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._training.alignment import Branch
+from nemo_gym._training.handover import restore_row
 from nemo_gym._training.record import TrainableRollout
+from nemo_gym._util.row_keys import TOKEN_DRIFT_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,13 @@ class Sample:
 
     rollout: TrainableRollout
     row: Row
+
+    @classmethod
+    def of(cls, rollout: TrainableRollout, row: Row) -> "Sample":
+        """Return the sample of a rollout that was read from `row`, which may have been handed over since."""
+        if TOKEN_DRIFT_KEY in row:
+            row = restore_row(row)
+        return cls(rollout, row)
 
     @property
     def reward(self) -> float:
@@ -45,11 +54,7 @@ class Sample:
             "policy_version_end": end,
         }
         if rollout.group_size is not None:
-            facts |= {
-                "group_size": rollout.group_size,
-                "group_scored": rollout.group_scored,
-                "group_failed": rollout.group_failed,
-            }
+            facts |= rollout.group_facts
         if branch is not None:
             facts |= {"branch": branch, "branches": len(rollout.branches)}
             # Its reward is that of every branch; weighted like this, a rollout counts once however often it forked.

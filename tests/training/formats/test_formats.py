@@ -71,8 +71,9 @@ def read_nemo_rl(record):
 def read_art(record):
     names = ("prompt_token_ids", "token_ids", "compact_logprobs")
     for trajectory in record["trajectories"]:
-        choices = [one for one in trajectory["messages_and_choices"] if "finish_reason" in one]
-        yield from walk([tuple(choice[name] for name in names) for choice in choices])
+        for history in (trajectory, *trajectory["additional_histories"]):
+            choices = [one for one in history["messages_and_choices"] if "finish_reason" in one]
+            yield from walk([tuple(choice[name] for name in names) for choice in choices])
 
 
 def read_prime_rl(record):
@@ -168,7 +169,6 @@ WEIGHTS = {
     "openrlhf": lambda record: [record["weight"]],
     "nemo-rl": lambda record: [record["_ng_export"]["weight"]],
     "verl": lambda record: [record["extra_fields"]["weight"]],
-    "art": lambda record: [one["metadata"]["weight"] for one in record["trajectories"]],
     "skyrl": lambda record: [one["weight"] for one in record["env_metrics"]],
     "atropos": lambda record: [one["weight"] for one in record["overrides"]],
 }
@@ -180,6 +180,12 @@ def test_the_records_of_a_forked_rollout_weigh_as_much_as_one_rollout(name):
     assert forked == [0.5, 0.5]
     whole = [weight for record in build(name, make_row()) for weight in WEIGHTS[name](record)]
     assert whole == [1.0]
+
+
+def test_a_forked_rollout_is_one_trajectory_of_art_with_a_history_for_each_branch():
+    [record] = build("art", make_row(history=[1, 2, 99]), make_row(0, 1, 0.0))
+    assert [len(one["additional_histories"]) for one in record["trajectories"]] == [1, 0]
+    assert [one["reward"] for one in record["trajectories"]] == [1.0, 0.0]
 
 
 def test_failures_are_exceptions_of_the_group_and_never_trajectories():

@@ -34,8 +34,10 @@ def check_art():
     assert [error.type for group in back for error in group.exceptions] == ["timeout"]
     for line, group in zip(read_lines("art"), back, strict=True):
         for stored, trajectory in zip(json.loads(line)["trajectories"], group.trajectories, strict=True):
-            expected = [one for one in stored["messages_and_choices"] if "finish_reason" in one]
-            choices = [one for one in trajectory.messages_and_choices if isinstance(one, Choice)]
+            histories = [stored, *stored["additional_histories"]]
+            expected = [one for each in histories for one in each["messages_and_choices"] if "finish_reason" in one]
+            restored = [trajectory, *trajectory.additional_histories]
+            choices = [one for each in restored for one in each.messages_and_choices if isinstance(one, Choice)]
             assert [one.model_extra["token_ids"] for one in choices] == [one["token_ids"] for one in expected]
             assert [choice_completion_logprobs(one) for one in choices] == [one["compact_logprobs"] for one in expected]
             assert trajectory.reward == stored["reward"]
