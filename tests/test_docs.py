@@ -61,6 +61,7 @@ EXPECTED = {
         "1 scored of 1 requested",
     ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
+    "write-a-model-server": ["responses_api_models/acme: 6 files to start from", "2 passed", "✓ Config is valid."],
     "call-servers": ["counter: 7"],
     "use-servers-from-other-systems": [
         "seed 0: reward 1.0",

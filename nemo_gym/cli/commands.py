@@ -136,7 +136,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env.server_folders:PipListConfig",
             (ENTRYPOINT, "--outdated", REST, SEARCH_DIR),
         ),
-        "init": Command("env.init:init", "create a resources server, environment or benchmark", "env.init:InitConfig"),
+        "init": Command("env.init:init", "create a server, environment or benchmark", "env.init:InitConfig"),
     },
     "eval": {
         "aggregate": Command(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env init`: create a resources server, environment or benchmark that works right away.
+"""`gym env init`: create a server, environment or benchmark that works right away.
 
 Files go into the current folder. Existing files are never overwritten.
 """
@@ -15,9 +15,11 @@ from nemo_gym._authoring.scaffold_plans import (
     BadName,
     Collection,
     Kind,
+    NewFile,
     Verifier,
     check_name,
     plan_collection,
+    plan_model_server,
     plan_new_verifier,
     plan_resources_server,
     write_missing,
@@ -34,14 +36,18 @@ from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
 
 _SERVERS = "resources_servers"
+_MODELS = "responses_api_models"
 _EXAMPLE_ROWS = 5
 
 
 class InitConfig(BaseNeMoGymCLIConfig):
-    """Create a resources server to fill in, or an environment or benchmark with a worked example."""
+    """Create a resources server or model server to fill in, or an environment or benchmark with a worked example."""
 
     entrypoint: Annotated[str | None, Flag("--resources-server", key="resources_servers", kind="entrypoint")] = Field(
         default=None, description="Create a resources server of this name; as a key, `resources_servers/<name>`."
+    )
+    model_server: Annotated[str | None, Flag()] = Field(
+        default=None, description="Create a model server of this name, in front of a provider's endpoint."
     )
     environment: Annotated[str | None, Flag()] = Field(default=None, description="Create an environment of this name.")
     benchmark: Annotated[str | None, Flag()] = Field(default=None, description="Create a benchmark of this name.")
@@ -62,15 +68,18 @@ class InitConfig(BaseNeMoGymCLIConfig):
 def init(overrides: list[str]) -> int:
     """Write a scaffold; return 0 even if it already exists, since there is nothing left to do."""
     config = validate_settings(InitConfig, parse_overrides(overrides).values)
-    asked = [name for name in ("entrypoint", "environment", "benchmark") if getattr(config, name) is not None]
+    choices = ("entrypoint", "model_server", "environment", "benchmark")
+    asked = [name for name in choices if getattr(config, name) is not None]
     if len(asked) != 1:
         raise UsageError(
-            "say what to create: one of --resources-server NAME, --environment NAME and --benchmark NAME"
+            "say what to create: one of --resources-server, --model-server, --environment and --benchmark, with a NAME"
             f"{'; given: ' + ', '.join(asked) if asked else ''}"
         )
     try:
         if config.entrypoint is not None:
-            return _init_server(config, check_name(_server_name(config.entrypoint)))
+            return _init_resources_server(config, check_name(_server_name(config.entrypoint)))
+        if config.model_server is not None:
+            return _init_model_server(config, check_name(config.model_server))
         kind: Kind = "environment" if config.environment is not None else "benchmark"
         return _init_collection(config, kind, check_name(str(getattr(config, kind))))
     except BadName as error:
@@ -87,23 +96,10 @@ def _server_name(entrypoint: str) -> str:
     return name
 
 
-def _init_server(config: InitConfig, name: str) -> int:
-    given = {key for key in config.model_fields_set if key != "entrypoint"}
-    if given & {"profile", "reuse_verifier", "reward_range", "higher_is_better"}:
-        raise UsageError(f"{', '.join(sorted(given))}: for --environment and --benchmark only")
+def _init_resources_server(config: InitConfig, name: str) -> int:
     folder = Path(_SERVERS) / name
-    if folder.is_dir() and any(folder.iterdir()):
-        render.note(f"{folder} already exists; nothing was written.\nhint: choose another name, or move it away")
+    if not _write_server(config, folder, plan_resources_server(name), "its tools and its verifier are in app.py"):
         return 0
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file, so no server can be created there")
-    for root in component_search_roots():
-        if root.resolve() != Path.cwd().resolve() and (other := root / folder).is_dir():
-            render.note(f"note: another server has this name: {other}; the order of the roots decides")
-    written = write_missing(Path(), plan_resources_server(name))
-    render.data(f"{folder}: {len(written)} files to start from; its tools and its verifier are in app.py")
-    for path in written:
-        render.data(f"  {path.relative_to(folder)}")
     _say_next(
         f"gym env test --resources-server {name}",
         f"gym env check {name}",
@@ -111,6 +107,38 @@ def _init_server(config: InitConfig, name: str) -> int:
         f"      --model-api-key KEY --output results/{name}.jsonl",
     )
     return 0
+
+
+def _init_model_server(config: InitConfig, name: str) -> int:
+    folder = Path(_MODELS) / name
+    if not _write_server(config, folder, plan_model_server(name), "what the provider speaks is in app.py"):
+        return 0
+    _say_next(
+        f"gym env test {_MODELS}/{name}",
+        f"gym eval run --resources-server NAME --model-type {name} --model MODEL --model-url URL \\\n"
+        f"      --model-api-key KEY --output results/{name}.jsonl",
+    )
+    return 0
+
+
+def _write_server(config: InitConfig, folder: Path, files: list[NewFile], content: str) -> bool:
+    """Write a new server and list its files; return False if its folder exists already."""
+    given = config.model_fields_set & {"profile", "reuse_verifier", "reward_range", "higher_is_better"}
+    if given:
+        raise UsageError(f"{', '.join(sorted(given))}: for --environment and --benchmark only")
+    if folder.is_dir() and any(folder.iterdir()):
+        render.note(f"{folder} already exists; nothing was written.\nhint: choose another name, or move it away")
+        return False
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, so no server can be created there")
+    for root in component_search_roots():
+        if root.resolve() != Path.cwd().resolve() and (other := root / folder).is_dir():
+            render.note(f"note: another server has this name: {other}; the order of the roots decides")
+    written = write_missing(Path(), files)
+    render.data(f"{folder}: {len(written)} files to start from; {content}")
+    for path in written:
+        render.data(f"  {path.relative_to(folder)}")
+    return True
 
 
 def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
