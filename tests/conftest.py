@@ -11,18 +11,27 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support.leftover_processes import watch_leftovers
+
 # How long an example takes, or takes to draw, says more about the machine than about the code.
 hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
 
-# A shell starts `pytest &` with Ctrl-C ignored, and so would be all that the tests start and interrupt.
+# A shell starts `pytest &` with Ctrl-C ignored, and `nohup` with hangups, and so would be all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _NUMBERS = itertools.count()
 _FREEZE, _UNFREEZE = gc.freeze, gc.unfreeze
 _others_ran_before = False
 _NAME_LENGTH = 24  # the path of a socket in the folder has to be short
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let nothing that the tests start outlive them."""
+    watch_leftovers()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
