@@ -25,18 +25,18 @@ _SHOWN_AROUND = 8
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place where a turn read other tokens than were read and written before."""
+    """The first place where a turn's prompt differs from the tokens that were read and written before."""
 
     turn: int
     """Counts from 0; the first turn cannot diverge."""
     position: int
     """How many tokens of the history are the same."""
     region: Region
-    """What the first differing token of the history was: given initially, written by the model, or said since."""
+    """Where the first differing token of the history came from: the prompt, the model, or the environment."""
     before_ids: list[int]
     """The history around that place."""
     read_ids: list[int]
-    """What the turn read there instead."""
+    """The tokens that the turn read there instead."""
 
 
 def find_divergence(turns: Sequence[Turn]) -> Divergence | None:
@@ -61,7 +61,7 @@ def find_divergence(turns: Sequence[Turn]) -> Divergence | None:
 
 @dataclass
 class ModelDrift:
-    """What became of the tokens of one model's rollouts."""
+    """How well the tokens of one model's rollouts fit together."""
 
     model: str
     template: str | None = None

@@ -130,7 +130,7 @@ def count_generated_tokens(output: Sequence[Mapping[str, Any]]) -> int:
 
 
 def note_delivered_tokens(capture: dict[str, Any], delivered: int) -> None:
-    """Say how many of the captured tokens of a rollout a trainer finds who reads `response.output` and nothing else."""
+    """Note how many of the captured tokens reach a trainer that reads only `response.output`."""
     captured = capture.get("generated_tokens_captured")
     capture["generated_tokens_delivered"] = delivered
     capture["delivered_fraction"] = round(delivered / captured, 4) if captured else 0.0

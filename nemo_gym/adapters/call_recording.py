@@ -62,7 +62,7 @@ async def record_calls(
     block: Any = {}
     if model_server in config:
         block = get_first_server_config_dict(config, model_server)
-    # Programs display a model's name, or know it.
+    # Some programs display the model's name or have settings for it, so they are told the real one if possible.
     names = (body.responses_create_params.model, block.get("openai_model"), block.get("model"), model_server)
     model = str(next(filter(None, names)))
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's trainers on our rollouts, and our environments in other people's systems. Each module imports its
-library when it is used, and says for which version of it it was made.
+"""Other projects' trainers on our rollouts, and our environments in other projects' systems. Each module imports its
+library when it is used, and names the version of it that it was made for.
 
 playing      tasks in, trainable rollouts out, for a trainer that lives in ordinary synchronous code
 lent_models  the model that a trainer holds, lent to a model server of the same process

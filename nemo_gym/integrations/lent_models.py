@@ -36,7 +36,7 @@ def lend_model(name: str, model: Any, tokenizer: Any) -> LentModel:
 
 
 def take_back_model(name: str) -> None:
-    """Lend the model no longer. Servers that have it already keep it until they stop."""
+    """Stop lending the model. Servers that already have it keep it until they stop."""
     _lent.pop(name, None)
 
 
@@ -47,6 +47,6 @@ def find_lent_model(name: str) -> LentModel:
     known = ", ".join(map(repr, sorted(_lent))) or "none"
     raise ConfigError(
         f"no model was lent by the name {name!r} in this process; lent models: {known}.\n"
-        "hint: call `nemo_gym.integrations.lent_models.lend_model` before the servers start, and see to it that the "
+        "hint: call `nemo_gym.integrations.lent_models.lend_model` before the servers start, and make sure that the "
         "server runs in the same process: what its requirements.txt asks for has to be installed there"
     )

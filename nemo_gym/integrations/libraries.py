@@ -16,7 +16,7 @@ class MissingLibrary(GymError, ImportError):
 
 
 def import_library(module: str, *names: str, package: str, version: str) -> Any:
-    """Return `module`, which must have `names`; MissingLibrary if `package` is not there, or is too different.
+    """Return `module`, which must have `names`; MissingLibrary if `package` is not installed, or lacks them.
 
     `version` is the one that our side was made for and tested with. Another one is used with a warning.
     """

@@ -180,7 +180,7 @@ class LiveGym:
     ) -> PlayedRollout:
         """Play the row with the engine of `settings`; RolloutFailure if no attempt gave a rollout to train on.
 
-        `timeout_s` bounds each attempt. Whatever an attempt failed of, another sample may fare better.
+        `timeout_s` bounds each attempt. Every kind of failure is tried again, because another sample may succeed.
         """
         for attempt in range(1, attempts + 1):
             try:
@@ -194,7 +194,7 @@ class LiveGym:
         raise ValueError(f"attempts must be at least 1, not {attempts}")
 
     async def _attempt(self, row: Mapping[str, Any], settings: TokenSettings, timeout_s: float | None) -> PlayedRollout:
-        # Under an id of its own: a late call of an attempt that was given up belongs to no rollout any more.
+        # Each attempt has its own id, so that a late call of an abandoned attempt belongs to no rollout.
         rollout_id = uuid4().hex
         post = post_with(self.client, timeout=LONGEST_ROLLOUT_S)
         self._require_serving()
@@ -204,7 +204,7 @@ class LiveGym:
             outcome = await player.play({**task, ROLLOUT_ID_KEY_NAME: rollout_id})
         result = outcome.result if isinstance(outcome, Scored) else build_failed_row(outcome)
         rollout = TrainableRollout.from_row(result)
-        # What the engine itself said knows more, such as the version of the weights, and is there for every agent.
+        # The engine's own turns say more, such as the version of the weights, and exist for every agent.
         by_tokens = {(tuple(turn.prompt_ids), tuple(turn.generated_ids)): turn for turn in session.turns}
         if rollout.turns:
             turns = [by_tokens.get((tuple(t.prompt_ids), tuple(t.generated_ids)), t) for t in rollout.turns]
@@ -259,7 +259,7 @@ async def _serve(ready: "asyncio.Future[ServerClient]", stop: asyncio.Event) -> 
 
 
 class _LiveCollection(RolloutCollectionHelper):
-    """Plays with a client that is there already."""
+    """Plays with an existing client."""
 
     _client: ServerClient = PrivateAttr()
 
@@ -270,7 +270,7 @@ class _LiveCollection(RolloutCollectionHelper):
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 ROW_FIELD = "nemo_gym_row"
-"""Where a trainer's dataset keeps a row of ours, as JSON text: columns of tables would mix the fields of all rows."""
+"""The field of a trainer's dataset that holds our row as JSON text: table columns would mix the fields of all rows."""
 
 
 def write_row(row: Mapping[str, Any]) -> str:

@@ -197,7 +197,7 @@ def build_reward_app(head_server: str | None = None) -> FastAPI:
     @app.post("/")
     @app.post("/get_reward")
     async def get_reward(body: ScoreRequest) -> RewardReply:
-        """Score every answer; one that cannot be scored fails the batch, because a zero would be a lie."""
+        """Score every answer; one that cannot be scored fails the batch, because a zero would be false."""
         try:
             rows = [read_row(label, f"labels[{number}]") for number, label in enumerate(body.labels)]
             answers = [cut_answer(query, prompt) for query, prompt in zip(body.query, body.prompts, strict=True)]

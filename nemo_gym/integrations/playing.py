@@ -28,7 +28,7 @@ Key = tuple[int, int]
 
 
 def read_tasks(path: str, agent: str | None = None) -> list[Task]:
-    """Return the tasks of a JSONL file, looked for here and then in the package.
+    """Return the tasks of a JSONL file, looked up in the working directory and then in the package.
 
     `agent` plays those that name no agent themselves.
     """
@@ -64,7 +64,7 @@ async def play_rows(
 ) -> list[TrainableRollout]:
     """Play `rows` and return their rollouts in the same order, failed ones included.
 
-    What the engine of rollouts has given up is played anew until it has had so many `attempts`.
+    A rollout that failed is played again, `attempts` times in all.
     """
     helper = RolloutCollectionHelper()
     done = dict[Key, TrainableRollout]()

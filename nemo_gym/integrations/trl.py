@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 MADE_FOR = "1.16"
 TASK_KEY = "gym_task"
-"""Stands in every message of a prompt and names its task, because prompts are all that TRL hands to a rollout_func."""
+"""The key of a message that names its task: prompts are all that TRL hands to a rollout_func."""
 REWARD_KEY = "gym_reward"
 FAILURE_KEY = "gym_failure"
 DRIFT_KEY = "gym_drift"

@@ -98,7 +98,7 @@ class RolloutWorker:
             loop.close()
 
     def update_model_version(self, model_version: int) -> None:
-        """Hear which weights are live, and tell the servers. Groups that begin from now on carry this version."""
+        """Note which weights are live, and tell the servers. Groups that begin from now on carry this version."""
         went_back = model_version < self._model_version
         self._model_version = model_version
         if self._gate is not None:
@@ -111,7 +111,7 @@ class RolloutWorker:
             self._loop.submit(announce(self._model_version, restart=restart, head_server_config=head)).result()
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise if the worker has failed, or nothing was played for so long."""
+        """Raise if the worker has failed, or if no rollout has ended for `stale_after_s`."""
         if self._producing is not None and self._producing.done() and not self._producing.cancelled():
             error = self._producing.exception()
             raise WorkerFailed(
@@ -135,7 +135,7 @@ class RolloutWorker:
     async def _play_groups(self) -> None:
         while True:
             while not self._may_begin_group():
-                self._last_sign_of_life = time.monotonic()  # the trainer is slow, which is no illness of ours
+                self._last_sign_of_life = time.monotonic()  # waiting for a slow trainer is not a failure
                 await asyncio.sleep(_FULL_PAUSE_S)
             number = self._groups
             self._groups += 1
@@ -161,7 +161,7 @@ class RolloutWorker:
         failed = sum(not rollout.is_valid for rollout in rollouts)
         forked = sum(rollout.drift == "forked" for rollout in rollouts)
         try:
-            # A pair is a rate: so many of so many.
+            # TRL takes a pair as a rate: a count and a total.
             self.metrics_queue.put_nowait(
                 {"gym/failed": (failed, len(rollouts)), "gym/forked": (forked, len(rollouts))}
             )

@@ -68,7 +68,7 @@ class VerlEngine:
 
     async def generate(self, prompt_ids: list[int], limit: int | None) -> EngineReply:
         """Ask verl's engine."""
-        # Both of verl's engines know this name of it.
+        # Both of verl's engines accept this name.
         limits = {}
         if limit is not None:
             limits["max_new_tokens"] = limit
@@ -204,7 +204,7 @@ def build_agent_loop() -> type[Any]:
             )
             return verl.AgentLoopOutput(**output)
 
-    # Its address is what a config of verl names. verl's own `register` is not used: it would replace that config.
+    # verl's config names the class by this path. verl's own `register` is not used: it would replace that config.
     GymAgentLoop.__module__ = __name__
     GymAgentLoop.__qualname__ = "GymAgentLoop"
     return GymAgentLoop

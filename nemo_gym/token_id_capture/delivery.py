@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a call's tokens from the model server to its sink.
+"""How a call's tokens get from the model server to its sink.
 
 A call has a context, which names its rollout and its sink. A model server may call `capture_tokens` with its answer;
 for one that does not, the middleware reads the answer as it leaves. A sink is someone else's code: what it raises never
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 SINK_TIMEOUT_S = 60.0
 """How long one call of a sink may take; the model's answer waits for it."""
 MARK_DELAYS_S = (0.0, 0.5, 2.0)
-"""The waits before each attempt to mark a rollout incomplete: a mark that is lost is training on half a rollout."""
+"""The waits before each attempt to mark a rollout incomplete: if the mark is lost, half a rollout is trained on."""
 
 
 # --- the sink and the source of this process --------------------------------------------------------------------------

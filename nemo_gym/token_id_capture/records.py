@@ -71,10 +71,10 @@ class TokenCaptureSnapshot:
     entries: list[TokenEntry] = field(default_factory=list)
     incomplete: bool = False
     snapshot_id: str = ""
-    """With `version`, what `drop` is told to delete."""
+    """Together with `version`, tells `drop` what to delete."""
     version: int = 0
     incomplete_reasons: list[str] = field(default_factory=list)
-    """Where the source knows them."""
+    """Why tokens are missing, if the source knows."""
 
     @property
     def complete(self) -> bool:
