@@ -15,7 +15,7 @@ from nemo_gym._results.result_rows import read_agent_name, read_reward
 from nemo_gym._rollouts.compact import TaskCounts, TaskNumbers
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored
-from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.retries import RetryCounts
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
@@ -168,10 +168,11 @@ _AGENTS_SHOWN = 3
 class Standing:
     """How a run stands, in words: counted by whoever plays it, read by whoever shows it."""
 
-    def __init__(self, summary: RunSummary, limiter: Limiter, before: int = 0) -> None:
-        """`before`: rollouts that earlier sessions of the run have dealt with."""
+    def __init__(self, summary: RunSummary, limiter: Limiter, retries: RetryCounts, before: int = 0) -> None:
+        """`retries`: the calls that wait to be retried. `before`: rollouts that earlier sessions have handled."""
         self.summary = summary
         self._limiter = limiter
+        self._retries = retries
         self._before = before
 
     @property
@@ -227,7 +228,7 @@ class Standing:
     @property
     def retrying(self) -> str | None:
         """How many calls wait for another attempt, and why."""
-        causes = RETRIES.under_way()
+        causes = self._retries.under_way()
         if self.is_over or not causes:
             return None
         each = next(iter(causes)) if len(causes) == 1 else ", ".join(f"{cause} {n:,}" for cause, n in causes.items())
