@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._results.metrics.describe import format_number, to_finite
-from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, compute_confidence, count_expected
+from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, Confidence, compute_confidence, count_expected
 from nemo_gym._results.metrics.pass_at_k import (
     AVERAGE,
     MAJORITY,
@@ -46,6 +46,10 @@ Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
+# Every entry begins its own line, and so does every task: the entries can be read without the tasks.
+_HEAD_STARTS = b'{"agent_ref":'
+_TASKS_FOLLOW = b',"group_level_metrics":['
+_LARGEST_FOREIGN_BYTES = 1 << 22
 _COMPARED_ROWS = 200
 
 
@@ -165,7 +169,7 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
         opening = b"[\n"
         for aggregate in aggregates:
             head = orjson.dumps(aggregate.head(), option=_OPTIONS)
-            file.write(opening + head[:-1] + b',"group_level_metrics":[')
+            file.write(opening + head[:-1] + _TASKS_FOLLOW)
             opening = b",\n"
             separator = b"\n"
             for entry in aggregate.encoded_tasks():
@@ -177,32 +181,48 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
     return Path(path)
 
 
+def read_aggregate_heads(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return every agent's entry in a file of metrics, without the tasks where they would take much memory."""
+    with open(path, "rb") as file:
+        lines = (line.partition(_TASKS_FOLLOW) for line in file)
+        heads = [orjson.loads(head + b"}") for head, found, _ in lines if found and head.startswith(_HEAD_STARTS)]
+        if not heads and os.fstat(file.fileno()).st_size <= _LARGEST_FOREIGN_BYTES:
+            file.seek(0)
+            heads = orjson.loads(file.read())  # another program lays out its lines differently
+    return heads
+
+
 def _aggregate(
     agent: AgentRollouts, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
 ) -> AgentAggregate:
     theirs = None if own is None else own.get("agent_metrics") or {}
     metrics, confidence = compute_confidence(agent.rollouts, theirs, with_answers=(agent.agent or "") in answer_keys)
     n_requested = requested.agents.get(agent.agent)
-    n_tasks = confidence[MEAN_REWARD][0].n_tasks
     return AgentAggregate(
         agent=agent.agent,
         agent_metrics=metrics,
         key_metrics=select_means(metrics) if own is None else dict(own.get("key_metrics") or {}),
-        confidence={
-            name: {
-                **interval.as_json(),
-                "n_tasks_left_out": n_tasks - interval.n_tasks,
-                "n_scored": n,
-                "n_requested": n_requested,
-            }
-            for name, (interval, n) in confidence.items()
-        },
+        confidence=describe_confidence(confidence, n_requested),
         n_scored=len(agent.rollouts),
         n_requested=n_requested,
-        n_tasks=n_tasks,
+        n_tasks=confidence[MEAN_REWARD][0].n_tasks,
         incidents=agent.incidents,
         encoded_tasks=functools.partial(_encode_tasks, (own or {}).get("group_level_metrics"), agent, requested),
     )
+
+
+def describe_confidence(confidence: Confidence, n_requested: int | None) -> dict[str, dict[str, Any]]:
+    """Return the `confidence` of an agent's entry; `n_requested` is how many rollouts were asked for, if known."""
+    n_tasks = confidence[MEAN_REWARD][0].n_tasks
+    return {
+        name: {
+            **interval.as_json(),
+            "n_tasks_left_out": n_tasks - interval.n_tasks,
+            "n_scored": n,
+            "n_requested": n_requested,
+        }
+        for name, (interval, n) in confidence.items()
+    }
 
 
 def _encode_tasks(

@@ -58,6 +58,13 @@ class RunFiles:
         """How many planned rows are known so far."""
         return self._plan.n_rows if self._plan is not None else 0
 
+    def find_metrics_time(self) -> int:
+        """Return when the run wrote its metrics, in nanoseconds since 1970; 0 if it has not."""
+        try:
+            return self.paths.aggregate_metrics.stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def find_planned(self, row: int) -> int | None:
         """Return the position in the plan of the row behind `row`; None without a plan, or before it is read."""
         columns = self._index.columns
