@@ -96,7 +96,9 @@ def read_usage(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token counts of the response, if the row has them."""
     response = row.get(RESPONSE_KEY_NAME)
     # Check for dict first: checking for Mapping is slow.
-    usage = response.get("usage") if type(response) is dict or isinstance(response, Mapping) else None
+    if not (type(response) is dict or isinstance(response, Mapping)):
+        return {}
+    usage = response.get("usage")
     return usage if isinstance(usage, dict) else {}
 
 
@@ -111,7 +113,9 @@ def measure(results: Iterable[Mapping[str, Any]]) -> list[MeasuredRollout]:
     measured = []
     for result in results:
         fields, values = reader.read(result)
-        reward = values[fields.index(REWARD_KEY_NAME)] if REWARD_KEY_NAME in fields else None
+        reward = None
+        if REWARD_KEY_NAME in fields:
+            reward = values[fields.index(REWARD_KEY_NAME)]
         measured.append(MeasuredRollout(read_key(result), reward, fields, values))
     warn_of_broken(reader.broken)
     require_distinct((one.key for one in measured), "results")

@@ -157,11 +157,15 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
         agents.append(_summarize_agent(columns, name, tasks, list_metric_rows(_add_fields(entry, columns))))
     notes = _explain_metrics(index.path, agents, computed_for) if is_run else []
     if columns.more_fields and computed_for:
-        named = ", ".join(list(columns.more_fields)[:5]) + ("" if len(columns.more_fields) <= 5 else " and others")
+        named = ", ".join(list(columns.more_fields)[:5])
+        if len(columns.more_fields) > 5:
+            named += " and others"
         notes.append(f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}.")
     scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
-    # The same rows every time, so that a plot does not change by itself.
-    sample = scored if len(scored) <= _POINTS else sorted(random.Random(0).sample(scored, _POINTS))
+    sample: Sequence[int] = scored
+    if len(scored) > _POINTS:
+        # The same rows every time, so that a plot does not change by itself.
+        sample = sorted(random.Random(0).sample(scored, _POINTS))
     sources = [source for source in (index, failures) if source is not None]
     failed = {key for source in sources for key in _iter_keys(source, FAILED)}
     not_run = {key for source in sources for key in _iter_keys(source, NOT_RUN)}
@@ -301,8 +305,10 @@ def _compute_metrics(
         ]
         if known := [of_task for of_task in by_task if of_task]:
             confidence[f"mean/{name}"] = measure_field(known)
-    kept = {} if "confidence" in written else written  # what speaks of other rollouts is left out
-    return {**kept, "confidence": describe_confidence(confidence, n_requested)}
+    entry = {"confidence": describe_confidence(confidence, n_requested)}
+    if "confidence" in written:  # it speaks of other rollouts
+        return entry
+    return {**written, **entry}
 
 
 def _add_fields(entry: Mapping[str, Any], columns: Columns) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.run_manifest import Counts
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.results import Export, report, tell_exit_code
+from nemo_gym.cli.eval.results import Export, choose_exit_code, report
 from nemo_gym.cli.eval.servers import choose_agents_to_ask, find_running, reach_servers
 from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
 from nemo_gym.errors import ConfigError, GymError
@@ -39,7 +39,7 @@ async def collect_by_driver(config: DictConfig, settings: EvalRunConfig, paths: 
         counts = count_driven(paths, named)
         aggregates = await report(paths, counts, client, settings, ask_for=choose_agents_to_ask(client, served))
         await export(aggregates, paths.output)
-    return tell_exit_code(counts, RunControl(), settings)
+    return choose_exit_code(counts, RunControl(), settings)
 
 
 async def drive(driver: Callable[..., Any], settings: RolloutCollectionConfig, config: DictConfig) -> None:

@@ -25,7 +25,7 @@ from nemo_gym.cli.eval.driver import collect_by_driver
 from nemo_gym.cli.eval.forecast import tell_duration
 from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
-from nemo_gym.cli.eval.results import INTERRUPTED, Export, keep_scores, open_export, report, tell_exit_code
+from nemo_gym.cli.eval.results import INTERRUPTED, Export, choose_exit_code, keep_scores, open_export, report
 from nemo_gym.cli.eval.servers import (
     allow_many_connections,
     choose_agents_to_ask,
@@ -167,4 +167,4 @@ async def _evaluate(
                 task_metrics=settings.task_metrics,
             )
             await export(aggregates, todo.paths.output)
-    return tell_exit_code(counts, control, settings, journal.given_up)
+    return choose_exit_code(counts, control, settings, journal.given_up)

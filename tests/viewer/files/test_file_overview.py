@@ -57,7 +57,7 @@ def test_metrics_and_intervals_are_those_of_the_aggregate(of_run, tmp_path, rewa
     assert names == ["mean/reward", f"pass@{k}/{score}", f"pass@1[avg-of-{k}]/{score}", "mean/overlap"]
 
 
-def test_a_run_in_numbers(of_run):
+def test_an_overview_counts_rows_rewards_and_tokens(of_run):
     report = of_run([[1.0, 0.0], [1.0, 1.0]])
     assert (report.n_rows, report.n_tasks, report.n_scored, report.n_failed, report.complete) == (4, 2, 4, 0, True)
     [agent] = report.agents
