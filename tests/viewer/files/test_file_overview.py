@@ -14,6 +14,7 @@ from nemo_gym._viewer.files.row_selection import pick_evenly
 from nemo_gym._viewer.files.run_companions import open_failures
 from nemo_gym._viewer.html.file_pages import render_overview
 from nemo_gym._viewer.html.rollout_page import render_rollout
+from nemo_gym._viewer.page.open_files import open_files
 from tests.support.measured import aggregate_files
 
 COMPUTED_HERE = (
@@ -140,6 +141,18 @@ def test_metrics_are_computed_and_said_to_be_where_the_file_covers_other_rollout
     report = make_overview(opened(path))
     assert report.agents[0].mean_reward == 0.5
     assert report.notes == [COMPUTED_HERE]
+
+
+def test_an_open_file_shows_the_metrics_that_its_run_writes_in_the_end(write, rollout):
+    path = write("r.jsonl", [rollout(0)])
+    with open_files([path]) as files:
+        [file] = files.files
+        assert file.index.wait(300)
+        assert file.get_overview().notes == [COMPUTED_HERE]
+        write_aggregates(RunPaths.of(path).aggregate_metrics, aggregate_files([path]))
+        file._due_s = 0.0
+        [note] = file.get_overview().notes
+    assert "which the run wrote" in note
 
 
 def test_of_agents_together_metrics_are_computed_where_the_run_wrote_those_of_each(write, opened, rollout):
