@@ -154,11 +154,10 @@ class MLflowExporter:
         assert config.mlflow_experiment_name is not None, "only opened when available"
         self._client = MlflowClient(tracking_uri=config.mlflow_tracking_uri)
         experiment = self._client.get_experiment_by_name(config.mlflow_experiment_name)
-        experiment_id = (
-            self._client.create_experiment(config.mlflow_experiment_name)
-            if experiment is None
-            else experiment.experiment_id
-        )
+        if experiment is None:
+            experiment_id = self._client.create_experiment(config.mlflow_experiment_name)
+        else:
+            experiment_id = experiment.experiment_id
         self._run_id = self._client.create_run(experiment_id, run_name=config.mlflow_run_name).info.run_id
         self._tables: list[dict[str, str]] = []
         self._client.log_dict(self._run_id, public_config, "global_config.json")
@@ -171,7 +170,7 @@ class MLflowExporter:
 
         now_ms = int(time.time() * 1000)
         numbers = [
-            Metric(sanitise_name(name), float(value), now_ms, step or 0)
+            Metric(sanitize_name(name), float(value), now_ms, step or 0)
             for name, value in metrics.items()
             if isinstance(value, int | float) and math.isfinite(value)
         ]
@@ -180,7 +179,9 @@ class MLflowExporter:
 
     def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None:
         """Write, row by row, the file that mlflow.log_table writes and the UI shows as a table."""
-        name = "rollouts.json" if not self._tables else f"rollouts_{len(self._tables) + 1}.json"
+        name = "rollouts.json"
+        if self._tables:
+            name = f"rollouts_{len(self._tables) + 1}.json"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
             with path.open("w", encoding="utf-8") as file:
@@ -196,7 +197,7 @@ class MLflowExporter:
         self._client.set_terminated(self._run_id, status="FAILED" if failed else "FINISHED")
 
 
-def sanitise_name(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """Replace what MLflow forbids in a name: `pass@1[avg-of-4]/accuracy` becomes `pass_at_1_avg-of-4_/accuracy`."""
     return re.sub(r"[^A-Za-z0-9_\-. /:]", "_", name.replace("@", "_at_"))
 
@@ -237,7 +238,7 @@ def _hide_secrets(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 def _flatten_params(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in config.items():
-        name = sanitise_name(f"{prefix}{key}")
+        name = sanitize_name(f"{prefix}{key}")
         if isinstance(value, dict) and value:
             flat.update(_flatten_params(value, f"{name}."))
         else:

@@ -19,7 +19,7 @@ from nemo_gym.exporters import (
     export_metrics,
     export_rollouts,
     get_exporters,
-    sanitise_name,
+    sanitize_name,
     setup_exporters,
     teardown_exporters,
 )
@@ -203,8 +203,8 @@ def test_mlflow_gets_finite_numbers_only_and_under_allowed_names(mlflow: Tracker
     ("name", "expected"),
     [("pass@4", "pass_at_4"), ("a/b c.d-e:f_g", "a/b c.d-e:f_g"), ("größe[%]", "gr__e___")],
 )
-def test_names_are_sanitised(name: str, expected: str):
-    assert sanitise_name(name) == expected
+def test_names_are_sanitized(name: str, expected: str):
+    assert sanitize_name(name) == expected
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def responses():
     ]
 
 
-def test_a_server_gets_its_metrics_summarised():
+def test_a_server_gets_its_metrics_summarized():
     server = Server()
     found = compute_aggregate_metrics(
         responses(), compute_metrics_fn=server.compute_metrics, get_key_metrics_fn=server.get_key_metrics
@@ -77,7 +77,7 @@ def test_the_defaults_add_nothing_and_show_the_means():
     assert mixin.get_key_metrics({"mean/reward": 1.0, "std/reward": 0.0}) == {"mean/reward": 1.0}
 
 
-def test_no_responses_are_summarised_as_nothing():
+def test_no_responses_are_summarized_as_nothing():
     assert compute_aggregate_metrics([]) == AggregateMetrics()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._results.metrics.describe import format_number, to_finite
-from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, compute_confidence, count_expected
+from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, Confidence, compute_confidence, count_expected
 from nemo_gym._results.metrics.pass_at_k import (
     AVERAGE,
     MAJORITY,
@@ -46,6 +46,10 @@ Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
+# Every entry begins its own line, and so does every task: the entries can be read without the tasks.
+_HEAD_STARTS = b'{"agent_ref":'
+_TASKS_FOLLOW = b',"group_level_metrics":['
+_LARGEST_FOREIGN_BYTES = 1 << 22
 _COMPARED_ROWS = 200
 
 
@@ -58,7 +62,7 @@ class Requested:
 
     @classmethod
     def count_in_files(cls, paths: Iterable[str | os.PathLike[str]]) -> "Requested":
-        """Count what the materialized inputs `paths` ask for."""
+        """Count the rollouts that the materialized inputs `paths` ask for."""
         agents: Counter[str | None] = Counter()
         tasks: Counter[int] = Counter()
         for path in paths:
@@ -69,7 +73,7 @@ class Requested:
 
     @classmethod
     def count_beside(cls, rollouts: Iterable[str | os.PathLike[str]]) -> "Requested | None":
-        """Count what the materialized inputs beside the rollouts files ask for; None unless each has them."""
+        """Count those that the materialized inputs beside the rollouts files ask for; None unless all have inputs."""
         plans = [RunPaths.of(os.fspath(path)).materialized for path in rollouts]
         return cls.count_in_files(plans) if all(plan.is_file() for plan in plans) else None
 
@@ -136,7 +140,9 @@ async def aggregate_with(
     aggregates = []
     for one in agents:
         if one.rollouts:
-            own = await post(one.agent, [row for _, row in one.rows]) if one.agent is not None and one.rows else None
+            own = None
+            if one.agent is not None and one.rows:
+                own = await post(one.agent, [row for _, row in one.rows])
             one.rows.clear()
             aggregates.append(await in_thread(_aggregate, one, known, answer_keys or {}, own))
     return aggregates
@@ -165,7 +171,7 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
         opening = b"[\n"
         for aggregate in aggregates:
             head = orjson.dumps(aggregate.head(), option=_OPTIONS)
-            file.write(opening + head[:-1] + b',"group_level_metrics":[')
+            file.write(opening + head[:-1] + _TASKS_FOLLOW)
             opening = b",\n"
             separator = b"\n"
             for entry in aggregate.encoded_tasks():
@@ -177,32 +183,54 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
     return Path(path)
 
 
+def read_aggregate_heads(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return every agent's entry in a file of metrics, without its tasks, which may take much more memory."""
+    with open(path, "rb") as file:
+        lines = (line.partition(_TASKS_FOLLOW) for line in file)
+        heads = [orjson.loads(head + b"}") for head, found, _ in lines if found and head.startswith(_HEAD_STARTS)]
+        if not heads and os.fstat(file.fileno()).st_size <= _LARGEST_FOREIGN_BYTES:
+            file.seek(0)
+            heads = orjson.loads(file.read())  # another program lays out its lines differently
+    return heads
+
+
 def _aggregate(
     agent: AgentRollouts, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
 ) -> AgentAggregate:
-    theirs = None if own is None else own.get("agent_metrics") or {}
-    metrics, confidence = compute_confidence(agent.rollouts, theirs, with_answers=(agent.agent or "") in answer_keys)
+    with_answers = (agent.agent or "") in answer_keys
+    if own is None:
+        metrics, confidence = compute_confidence(agent.rollouts, None, with_answers=with_answers)
+        key_metrics = select_means(metrics)
+    else:
+        theirs = own.get("agent_metrics") or {}
+        metrics, confidence = compute_confidence(agent.rollouts, theirs, with_answers=with_answers)
+        key_metrics = dict(own.get("key_metrics") or {})
     n_requested = requested.agents.get(agent.agent)
-    n_tasks = confidence[MEAN_REWARD][0].n_tasks
     return AgentAggregate(
         agent=agent.agent,
         agent_metrics=metrics,
-        key_metrics=select_means(metrics) if own is None else dict(own.get("key_metrics") or {}),
-        confidence={
-            name: {
-                **interval.as_json(),
-                "n_tasks_left_out": n_tasks - interval.n_tasks,
-                "n_scored": n,
-                "n_requested": n_requested,
-            }
-            for name, (interval, n) in confidence.items()
-        },
+        key_metrics=key_metrics,
+        confidence=describe_confidence(confidence, n_requested),
         n_scored=len(agent.rollouts),
         n_requested=n_requested,
-        n_tasks=n_tasks,
+        n_tasks=confidence[MEAN_REWARD][0].n_tasks,
         incidents=agent.incidents,
         encoded_tasks=functools.partial(_encode_tasks, (own or {}).get("group_level_metrics"), agent, requested),
     )
+
+
+def describe_confidence(confidence: Confidence, n_requested: int | None) -> dict[str, dict[str, Any]]:
+    """Return the `confidence` of an agent's entry; `n_requested` is how many rollouts were asked for, if known."""
+    n_tasks = confidence[MEAN_REWARD][0].n_tasks
+    return {
+        name: {
+            **interval.as_json(),
+            "n_tasks_left_out": n_tasks - interval.n_tasks,
+            "n_scored": n,
+            "n_requested": n_requested,
+        }
+        for name, (interval, n) in confidence.items()
+    }
 
 
 def _encode_tasks(
@@ -265,9 +293,9 @@ class MetricRow:
 
 
 def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
-    """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics.
+    """Return the rows of an agent's entry in the metrics file: the reward, metrics derived from it, the key metrics.
 
-    What the rollouts only repeat from their tasks has none.
+    Numbers that the rollouts only repeat from their tasks get no row.
     """
     confidence = entry.get("confidence") or {}
     names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
@@ -303,7 +331,7 @@ def _make_metric_row(name: str, interval: Mapping[str, Any]) -> MetricRow:
 
 
 def _find_n_scored(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
-    """Return how many rollouts a metric rests on, if it or its category, the beginning of its name, says so."""
+    """Return how many rollouts a metric rests on, if it or a category that its name begins with says so."""
     places = [f"{N_SCORED}/{name}"]
     category = name
     while "/" in category:

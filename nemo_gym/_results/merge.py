@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the shards of a run together: one rollouts file, in order of task and rollout, every rollout once.
+"""Merge the shards of a run into one rollouts file, ordered by task and rollout, with every rollout once.
 
-Rows are copied as they are. Only where each one stands is held in memory, some fifty bytes a row.
+Rows are copied unchanged. Memory holds only the position of each row, some fifty bytes.
 """
 
 import os
@@ -29,7 +29,7 @@ _MOST_AT_ONCE_BYTES = 1 << 20
 def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRollouts]:
     """Merge the rollouts files `paths` into `output`, complete or not at all; return the rollouts in them.
 
-    ResultsError if a rollout is in two places, or if `output` is one of several shards.
+    Raise ResultsError if a rollout occurs twice, or if `output` is one of several shards.
     """
     target = Path(output)
     if len(paths) > 1 and target.resolve() in {Path(path).resolve() for path in paths}:
@@ -49,13 +49,13 @@ def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathL
     if any(one >> _PLACE_BITS == other >> _PLACE_BITS for one, other in pairwise(packed)):
         require_distinct(line for path in paths for line in read_results(path))
     with _Shards(paths) as shards, atomic_writer(target) as file:
-        for shard, offset, size in _join_neighbours(map(_unpack, packed)):
+        for shard, offset, size in _join_neighbors(map(_unpack, packed)):
             file.write(shards.read(shard, offset, size))
     return agents
 
 
 def warn_of_shards(paths: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
-    """Yield what the manifests beside the rollouts files `paths` say against putting these together as one run."""
+    """Yield the reasons in the manifests beside `paths` why these rollouts files may not be shards of one run."""
     manifests = [read_manifest(RunPaths.of(os.fspath(path)).manifest) for path in paths]
     sharded = [one for one in manifests if one is not None and one.settings.get("shard")]
     if not sharded:
@@ -77,8 +77,8 @@ def _unpack(packed: int) -> tuple[int, int, int]:
     return packed >> _OFFSET_BITS + _SIZE_BITS & (1 << _SHARD_BITS) - 1, offset, packed & (1 << _SIZE_BITS) - 1
 
 
-def _join_neighbours(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the same places, with rows that follow one another in a shard as one."""
+def _join_neighbors(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Join the places of rows that follow one another in a shard."""
     shard, offset, size = next(places, (0, 0, 0))
     for next_shard, next_offset, next_size in places:
         if next_offset == offset + size and next_shard == shard and size < _MOST_AT_ONCE_BYTES:

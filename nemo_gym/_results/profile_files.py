@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reward profiles of finished runs, as files: how the rollouts of every task came out, and how every agent did.
+"""Write reward profiles of finished runs: how the rollouts of every task came out, and how every agent did.
 
-Two formats: the one of `eval profile`, and the dataset of `ng_profile`, whose rows are the tasks with the statistics of
-their rewards. Input rows are fetched from their file when their task is written, never held.
+There are two formats: that of `eval profile`, and the dataset of `ng_profile`, whose rows are the tasks with the
+statistics of their rewards. An input row is read when its task is written, so that memory stays small.
 """
 
 import os
@@ -46,7 +46,7 @@ _BUFFER_BYTES = 1 << 14
 
 @dataclass(frozen=True)
 class WrittenProfile:
-    """What was profiled, and the files that tell."""
+    """A profile in files, and the rewards that it describes."""
 
     tasks: Path
     """A line for each task in `order`: `<stem>_reward_profiling.jsonl`, or the dataset with statistics."""
@@ -67,7 +67,9 @@ class WrittenProfile:
         with open_results(self.tasks) as file:
             lines = zip(self.order, file, strict=True)
             rows = {task: orjson.loads(line) for task, line in lines if task in wanted}
-        return rows if self.agents is None else {task: entry["sample"] for task, entry in rows.items()}
+        if self.agents is None:
+            return rows
+        return {task: entry["sample"] for task, entry in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,10 @@ def write_profile(
     pass_threshold: float | None = None,
     agents: Sequence[AgentRollouts] | None = None,
 ) -> WrittenProfile:
-    """Profile the rollouts file `rollouts` of the plan `inputs`; the two result files lie beside it.
+    """Profile the rollouts file `rollouts` of the plan `inputs`, into two files beside it.
 
-    `agents`: what the rollouts file holds, where the caller has read it already. ResultsError unless every planned
-    rollout was scored and no other; with `allow_partial`, some may be missing.
+    `agents`: the content of the rollouts file, if the caller has read it already. Raise ResultsError unless the scored
+    rollouts are the planned ones; with `allow_partial`, some may be missing.
     """
     if not os.path.exists(inputs):
         raise ResultsError(
@@ -100,8 +102,9 @@ def write_profile(
             "its rollouts.\nhint: profile rollouts where the run wrote them, or name the plan with `--inputs FILE`"
         )
     plan = _read_plan(inputs)
-    by_agent = [agent.rollouts for agent in (read_rollouts([rollouts]) if agents is None else agents)]
-    scored = by_agent[0] if len(by_agent) == 1 else sorted(chain.from_iterable(by_agent), key=itemgetter(0))
+    if agents is None:
+        agents = read_rollouts([rollouts])
+    scored = sorted(chain.from_iterable(agent.rollouts for agent in agents), key=itemgetter(0))
     require_match(plan.agents, scored, allow_partial=allow_partial)
     base = Path(rollouts)
     tasks_path = base.with_name(f"{base.stem}_reward_profiling.jsonl")
@@ -185,15 +188,15 @@ def _profile_tasks(
             yield {**task, **summarize_rewards(rewards[index], pass_threshold)}
     if left:
         raise ResultsError(
-            f"{os.fspath(rollouts)!r} speaks of tasks {sorted(left)[:_MOST_NAMED]}, which {os.fspath(tasks)!r} "
+            f"{os.fspath(rollouts)!r} has rollouts of tasks {sorted(left)[:_MOST_NAMED]}, which {os.fspath(tasks)!r} "
             f"does not have.\nhint: give the dataset that these rollouts were collected from"
         )
 
 
 def _number_tasks(tasks: str | os.PathLike[str], highest: int) -> Iterator[tuple[int, Row]]:
-    """Yield the tasks of a dataset with their indices: the one they carry, else that of their line.
+    """Yield the tasks of a dataset with their indices: the index in the row, or else that of its line.
 
-    A run gives equal lines one index. Only where an index is too high for that were the lines counted one by one.
+    A run gives equal lines one index. If an index is too high for that, the lines were counted one by one.
     """
     known = NumbersByDigest()
     distinct = 0

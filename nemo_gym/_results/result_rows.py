@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read rollouts files: row by row, or whole, as the scored rollouts of every agent, each reduced to its numbers.
+"""Read rollouts files: row by row, or as the scored rollouts of every agent, each reduced to its numbers.
 
-Rows that carry no score are counted and left out: a failure is no zero. Scored rollouts in which something went wrong,
-a tool that crashed or an end that came too early, are counted as incidents. Nothing is written or computed here.
+Rows without a score are counted and left out: a failure is not a zero. Scored rollouts in which a tool crashed, or that
+were cut off, are counted as incidents.
 """
 
 import glob
@@ -73,9 +73,9 @@ class ResultLine(NamedTuple):
 
 
 def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
-    """Return the files that a comma list of paths and wildcards names, each once, in order.
+    """Return the files that a comma-separated list of paths and wildcards names, each once, in order.
 
-    Files that a run keeps beside its rollouts (`*_failures.jsonl` and such) are left out where a wildcard finds them.
+    Wildcards do not match the files that a run keeps beside its rollouts, such as `*_failures.jsonl`.
     """
     given = patterns.split(",") if isinstance(patterns, str) else list(patterns)
     found: dict[Path, Path] = {}
@@ -98,7 +98,7 @@ def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
 
 
 def open_results(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES) -> BinaryIO:
-    """Open a file to read; ResultsError if that cannot be done."""
+    """Open a file to read; raise ResultsError if that fails."""
     try:
         return open(path, "rb", buffering=buffer_bytes)
     except OSError as error:
@@ -106,9 +106,9 @@ def open_results(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES
 
 
 def read_results(path: str | os.PathLike[str]) -> Iterator[ResultLine]:
-    """Yield every row of a file; a last line that was cut off is skipped with a warning.
+    """Yield every row of a file; skip a last line that was cut off, with a warning.
 
-    An index that is missing counts as 0; ResultsError for what is no index.
+    A missing index counts as 0; an invalid one raises ResultsError.
     """
     name = os.fspath(path)
     with open_results(path) as file:
@@ -124,7 +124,7 @@ def read_results(path: str | os.PathLike[str]) -> Iterator[ResultLine]:
 
 
 def strip_row(row: Row) -> Row:
-    """Return what `/aggregate_metrics` is given of a row."""
+    """Return the part of a row that `/aggregate_metrics` gets."""
     kept = {name: value for name, value in row.items() if name not in BULKY_KEYS}
     if usage := read_usage(row):
         kept[RESPONSE_KEY_NAME] = {"usage": usage}
@@ -134,15 +134,13 @@ def strip_row(row: Row) -> Row:
 def read_agent_name(row: Mapping[str, Any]) -> str | None:
     """Return the name of the agent that played the row."""
     agent_ref = row.get(AGENT_REF_KEY_NAME)
-    name = agent_ref.get("name") if isinstance(agent_ref, dict) else None
-    return name if isinstance(name, str) else None
+    if isinstance(agent_ref, dict) and isinstance(name := agent_ref.get("name"), str):
+        return name
+    return None
 
 
 def read_reward(row: Row) -> float | None:
-    """Return the reward of a scored rollout.
-
-    None for a row that says that it failed, or that its reward is no measurement, or that has no number for a reward.
-    """
+    """Return the reward of a scored rollout; None for a failure, a masked reward, or a reward that is not a number."""
     reward = row.get(REWARD_KEY_NAME)
     if row.get(NG_FAILURE_CLASS_KEY) or has_no_measurement(row) or not isinstance(reward, (int, float)):
         return None
@@ -150,7 +148,7 @@ def read_reward(row: Row) -> float | None:
 
 
 def format_scored(n_scored: int, n_requested: int | None) -> str:
-    """Say how much a number rests on: no number is shown without it."""
+    """Format how many rollouts a number rests on; it stands beside every number that we show."""
     return f"{n_scored} of {'?' if n_requested is None else n_requested}"
 
 
@@ -172,7 +170,7 @@ def require_distinct(lines: Iterable[ResultLine]) -> None:
 LOG = logging.getLogger(__name__)
 
 NotePlace = Callable[[Key, int, int, int], None]
-"""Told of every row: its key, the number of its file, and the byte offset and size of its line."""
+"""Called for every row with its key, the number of its file, and the byte offset and size of its line."""
 _TOOLS_SHOWN = 5
 _MESSAGE_SHOWN = 120
 
@@ -231,11 +229,14 @@ class Incidents:
             shown = []
             for tool, count in self.tools.most_common(_TOOLS_SHOWN):
                 message = " ".join(self.examples[tool]["message"].split())
-                message = message if len(message) <= _MESSAGE_SHOWN else f"{message[:_MESSAGE_SHOWN]}…"
+                if len(message) > _MESSAGE_SHOWN:
+                    message = f"{message[:_MESSAGE_SHOWN]}…"
                 shown.append(f"{tool} ×{count} ({self.examples[tool]['status']}: {message})")
-            more = f" and {len(self.tools) - _TOOLS_SHOWN} more tools" if len(self.tools) > _TOOLS_SHOWN else ""
+            tools = ", ".join(shown)
+            if len(self.tools) > _TOOLS_SHOWN:
+                tools += f" and {len(self.tools) - _TOOLS_SHOWN} more tools"
             said.append(
-                f"{self.met_crash} of {n_scored} rollouts met a crashed tool: {', '.join(shown)}{more}; "
+                f"{self.met_crash} of {n_scored} rollouts met a crashed tool: {tools}; "
                 f"`--fail-on-tool-error` makes them failures"
             )
         if self.cut_off:
@@ -268,11 +269,11 @@ def read_rollouts(
     keep_rows_of: Collection[str | None] | None = (),
     note_place: NotePlace | None = None,
 ) -> list[AgentRollouts]:
-    """Return the rollouts of every agent, agents in order of their names.
+    """Return the rollouts of every agent, ordered by the names of the agents.
 
     `answer_keys`: the field that holds the answer, by agent. `keep_rows_of`: the agents whose stripped rows are kept,
-    None for all. `note_place`: is told where every row stands, and whether one occurs twice is then up to its owner;
-    otherwise that is a ResultsError.
+    None for all. `note_place` is called with the position of every row, and must then look for repeated rollouts
+    itself; without it, a repeated rollout raises ResultsError.
     """
     files = list(paths)
     agents: dict[str | None, AgentRollouts] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Score stored responses again: which ones, with what input, into which file.
+"""Plan which stored responses to score again, with which input rows, and into which file.
 
-Only files are read here. Calling the verifiers and recording what they say is left to the caller.
+The caller calls the verifiers and records their answers.
 """
 
 import os
@@ -34,7 +34,7 @@ _BUFFER_BYTES = 1 << 14
 
 
 class Payload(NamedTuple):
-    """What a verifier is asked."""
+    """What a verifier is to score."""
 
     key: Key
     agent: str | None
@@ -51,10 +51,10 @@ class _Todo(NamedTuple):
 
 @dataclass(frozen=True)
 class Reverification:
-    """What is to be scored again."""
+    """The stored responses to score again."""
 
     source: Path
-    """The file with the stored responses: the rollouts, or the failures where only failed judgements are redone."""
+    """The file with the stored responses: the rollouts, or the failures where only failed judgments are redone."""
     todo: list[_Todo]
     n_done: int
     """Rollouts that the output holds already."""
@@ -67,16 +67,16 @@ class Reverification:
 
     @property
     def n_requested(self) -> int:
-        """What the output holds in the end, if all goes well."""
+        """How many rollouts the output holds if all are scored."""
         return self.n_done + self.n_seeds + len(self.todo)
 
     def seeds(self) -> Iterator[Row]:
-        """Yield the rollouts to copy, before anything is scored."""
+        """Yield the rollouts to copy before any is scored."""
         if self.n_seeds:
             yield from (line.row for line in _read_scored(self._rollouts) if line.key not in self._done)
 
     def payloads(self) -> Iterator[Payload]:
-        """Yield what is to be scored, in the order of the source."""
+        """Yield the responses to score, in the order of the source."""
         with open_results(self.source, _BUFFER_BYTES) as source, open_results(self._inputs, _BUFFER_BYTES) as inputs:
             for key, place, offset in self.todo:
                 source.seek(offset)
@@ -88,10 +88,10 @@ class Reverification:
 
 
 def choose_output(output: str | os.PathLike[str], reverify_modes: Mapping[str, str], *, force: bool = False) -> Path:
-    """Return where the new scores go, given what each resources server says of its `reverify_mode`.
+    """Return where the new scores go; `reverify_modes` are those that the resources servers declare, by name.
 
-    A server that is not stateless may score a stored response differently than it did in its session, so that takes
-    `force`, and the name of the output tells.
+    A server that is not stateless may score a stored response differently outside its session. That needs `force`, and
+    marks the name of the output.
     """
     path = Path(output)
     others = {name: mode for name, mode in sorted(reverify_modes.items()) if mode != STATELESS}
@@ -103,13 +103,13 @@ def choose_output(output: str | os.PathLike[str], reverify_modes: Mapping[str, s
             f"stored responses cannot be scored again safely by {named}: a verifier that looks at the state of its "
             f"session finds an empty one.\nhint: `--force` does it all the same, into {UNSAFE_PREFIX + path.name!r}"
         )
-    return path if path.name.startswith(UNSAFE_PREFIX) else path.with_name(UNSAFE_PREFIX + path.name)
+    return path.with_name(UNSAFE_PREFIX + path.name.removeprefix(UNSAFE_PREFIX))
 
 
 def require_output(
     output: str | os.PathLike[str], *, overwrite: bool = False, resume: bool = False, append: bool = False
 ) -> None:
-    """Raise unless `output` may be written: it is new, or the user said what to do with what is there."""
+    """Raise ResultsError if `output` exists, unless the user chose what to do with its content."""
     if overwrite and (resume or append):
         raise ResultsError("`--overwrite` replaces the output and `--resume` and `--append` keep it: choose one")
     path = Path(output)
@@ -132,14 +132,21 @@ def plan_reverification(
 ) -> Reverification:
     """Pair stored responses with their inputs.
 
-    `limit`: only the first so many. `resume` and `append`: what the output holds is left alone. `judge_failed_only`:
-    only rollouts that failed because the judge gave no verdict; the scored ones are copied, unless `append` finds an
-    output to add to.
+    `limit`: take only so many, from the start. `resume` and `append` leave alone what the output holds.
+    `judge_failed_only`: take only rollouts that failed because the judge gave no verdict, and copy the scored ones,
+    unless `append` adds to an existing output.
     """
     keeps = (resume or append) and Path(output).exists()
     done = _read_keys(output) if keeps else KeySet()
-    source = RunPaths.of(os.fspath(rollouts)).failures if judge_failed_only else Path(rollouts)
-    found = _find_judge_failed(source, _read_keys(rollouts)) if judge_failed_only else _find_stored(source)
+    n_seeds = 0
+    if judge_failed_only:
+        source = RunPaths.of(os.fspath(rollouts)).failures
+        found = _find_judge_failed(source, _read_keys(rollouts))
+        if not (append and keeps):
+            n_seeds = sum(line.key not in done for line in _read_scored(rollouts))
+    else:
+        source = Path(rollouts)
+        found = _find_stored(source)
     offsets = {line.key: line.offset for line in read_results(inputs)}
     lost = [str(one.place) for one in found if one.key not in offsets]
     if lost:
@@ -148,12 +155,11 @@ def plan_reverification(
             f"hint: give the materialized inputs of the same run as the rollouts"
         )
     todo = [one for one in found[:limit] if one.key not in done]
-    copies = judge_failed_only and not (append and keeps)
     return Reverification(
         source=source,
         todo=todo,
         n_done=len(done),
-        n_seeds=sum(line.key not in done for line in _read_scored(rollouts)) if copies else 0,
+        n_seeds=n_seeds,
         _inputs=Path(inputs),
         _input_offsets=offsets,
         _rollouts=Path(rollouts),
@@ -172,9 +178,9 @@ def _find_stored(path: str | os.PathLike[str]) -> list[_Todo]:
 
 
 def _find_judge_failed(path: Path, scored: KeySet) -> list[_Todo]:
-    """Return the last answer without a verdict of the judge, of every rollout that was not scored later."""
+    """Return the last response without a verdict of every rollout that was never scored."""
     if not path.is_file():
-        raise ResultsError(f"there is no failures file {str(path)!r}, so no failed judgement is known")
+        raise ResultsError(f"there is no failures file {str(path)!r}, so no failed judgment is known")
     found: dict[Key, _Todo] = {}
     for line in read_results(path):
         failed = line.row.get(NG_FAILURE_CLASS_KEY) == JUDGE_FAILED

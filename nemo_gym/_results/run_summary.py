@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is doing: outcomes counted in a few bytes a task, and described in words short enough for one line.
-
-Printing is left to the command line.
-"""
+"""Summarize a run while it lasts: count its outcomes in a few bytes per task, and describe them in one line."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +12,7 @@ from nemo_gym._results.result_rows import read_agent_name, read_reward
 from nemo_gym._rollouts.compact import TaskCounts, TaskNumbers
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored
-from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.retries import RetryCounts
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
@@ -85,7 +82,7 @@ class FailureGroup:
 
 @dataclass
 class RunSummary:
-    """What has become of the rollouts of a run so far."""
+    """The outcomes of a run so far."""
 
     requested: int | None
     """Those of this session; None while the input is still being read."""
@@ -104,11 +101,11 @@ class RunSummary:
         self.begin()
 
     def begin(self) -> None:
-        """Start the clock, again if it runs already: the first rollout is about to be played."""
+        """Start the clock, or restart it, before the first rollout."""
         self.started_s = self.clock()
 
     def add(self, outcome: Outcome) -> None:
-        """Count a rollout that has ended; one that was cancelled has not."""
+        """Count a rollout that has ended; a canceled one has not."""
         if isinstance(outcome, Failed) and outcome.failure.kind == "cancelled":
             return
         self.ended += 1
@@ -118,7 +115,7 @@ class RunSummary:
             self.failures.setdefault(outcome.failure.kind, FailureGroup()).add(outcome.failure.message)
 
     def add_earlier(self, result: Row) -> None:
-        """Count a result that an earlier session of the run has recorded; it says nothing about the pace."""
+        """Count a result that an earlier session of the run recorded, which does not affect the pace."""
         reward = read_reward(result)
         if reward is None:
             return
@@ -140,38 +137,45 @@ class RunSummary:
 
     @property
     def wall_time_s(self) -> float:
-        return (self.clock() if self.ended_s is None else self.ended_s) - self.started_s
+        if self.ended_s is None:
+            return self.clock() - self.started_s
+        return self.ended_s - self.started_s
 
     @property
     def rate_per_s(self) -> float | None:
-        """Rollouts that end in a second, over this session."""
-        return self.ended / self.wall_time_s if self.ended and self.wall_time_s > 0 else None
+        """Rollouts that end per second, over this session."""
+        if not self.ended or self.wall_time_s <= 0:
+            return None
+        return self.ended / self.wall_time_s
 
     @property
     def eta_s(self) -> float | None:
-        """How long what is left takes at this rate."""
+        """How long the rest takes at this rate."""
         rate = self.rate_per_s
         if rate is None or self.requested is None:
             return None
         return max(self.requested - self.ended, 0) / rate
 
     def failure_table(self) -> list[list[str]]:
-        """Return a row per kind of failure, the commonest first; the first row is the heading."""
+        """Return a heading and a row per kind of failure, the most common first."""
         by_count = sorted(self.failures.items(), key=lambda item: (-item[1].count, item[0]))
+        if not by_count:
+            return []
         rows = [[kind, str(group.count), group.examples[0]] for kind, group in by_count]
-        return [["failure", "rollouts", "for example"], *rows] if rows else []
+        return [["failure", "rollouts", "for example"], *rows]
 
 
 _AGENTS_SHOWN = 3
 
 
 class Standing:
-    """How a run stands, in words: counted by whoever plays it, read by whoever shows it."""
+    """How a run stands, in words, for a progress display."""
 
-    def __init__(self, summary: RunSummary, limiter: Limiter, before: int = 0) -> None:
-        """`before`: rollouts that earlier sessions of the run have dealt with."""
+    def __init__(self, summary: RunSummary, limiter: Limiter, retries: RetryCounts, before: int = 0) -> None:
+        """`retries`: the calls that wait to be retried. `before`: rollouts that earlier sessions have handled."""
         self.summary = summary
         self._limiter = limiter
+        self._retries = retries
         self._before = before
 
     @property
@@ -185,8 +189,9 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        requested = self.summary.requested
-        return None if requested is None else self._before + requested
+        if self.summary.requested is None:
+            return None
+        return self._before + self.summary.requested
 
     @property
     def count(self) -> str:
@@ -196,7 +201,7 @@ class Standing:
 
     @property
     def pace(self) -> list[str]:
-        """How fast, and how long still; in the end, how long it took."""
+        """The speed and the time left; in the end, the time taken."""
         rate = self.summary.rate_per_s
         speed = ["-/s" if rate is None else f"{rate:,.1f}/s"]
         if self.is_over:
@@ -205,15 +210,17 @@ class Standing:
 
     @property
     def reward(self) -> str | None:
-        """The mean reward with the interval that the table at the end has."""
+        """The mean reward with its interval, the same as in the final table."""
         # Copied in one step: another thread may be adding an agent.
         means = sorted([*self.summary.rewards.items()], key=lambda item: item[0] or "")
         if not means:
             return None
-        shown = means[:_AGENTS_SHOWN]
-        first = [f"{_describe_mean(mean)}{f' {agent}' if len(means) > 1 else ''}" for agent, mean in shown]
-        more = f", and {len(means) - _AGENTS_SHOWN} more agents" if len(means) > _AGENTS_SHOWN else ""
-        return f"reward {', '.join(first)}{more}"
+        if len(means) == 1:
+            return f"reward {_describe_mean(means[0][1])}"
+        rewards = ", ".join(f"{_describe_mean(mean)} {agent}" for agent, mean in means[:_AGENTS_SHOWN])
+        if len(means) > _AGENTS_SHOWN:
+            rewards += f", and {len(means) - _AGENTS_SHOWN} more agents"
+        return f"reward {rewards}"
 
     @property
     def failures(self) -> str | None:
@@ -227,10 +234,12 @@ class Standing:
     @property
     def retrying(self) -> str | None:
         """How many calls wait for another attempt, and why."""
-        causes = RETRIES.under_way()
+        causes = self._retries.under_way()
         if self.is_over or not causes:
             return None
-        each = next(iter(causes)) if len(causes) == 1 else ", ".join(f"{cause} {n:,}" for cause, n in causes.items())
+        each = ", ".join(f"{cause} {n:,}" for cause, n in causes.items())
+        if len(causes) == 1:
+            [each] = causes
         return f"{sum(causes.values()):,} retrying ({each})"
 
     @property
@@ -242,7 +251,7 @@ class Standing:
         )
 
     def line(self) -> str:
-        """All of it in one line."""
+        """Return everything in one line."""
         parts = [self.count, *self.pace, self.reward, self.retrying, self.failures, self.tokens]
         return " | ".join(part for part in parts if part)
 
@@ -262,11 +271,15 @@ def _format_duration(seconds: float | None) -> str:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    if minutes:
+        return f"{minutes}m{rest:02}s"
+    return f"{rest}s"
 
 
 def _shorten_count(count: int) -> str:
-    """1,234 as 1.23k: enough digits to see it grow."""
+    """Format 1,234 as 1.23k, with enough digits to see it grow."""
     for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:
             return f"{count / size:.3g}{letter}" if count < 999.5 * size else f"{count / size:.0f}{letter}"

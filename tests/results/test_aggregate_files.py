@@ -14,6 +14,7 @@ from nemo_gym._results.aggregate_files import (
     aggregate_with,
     find_task_fields,
     list_metric_rows,
+    read_aggregate_heads,
     write_aggregates,
 )
 from nemo_gym._results.metrics.grouped_metrics import aggregate as aggregate_responses
@@ -44,6 +45,20 @@ def test_every_agent_has_an_entry(run, result, write, tmp_path):
         ("a", 2),
         ("b", 1),
     ]
+
+
+@pytest.mark.parametrize("option", [None, 0, orjson.OPT_INDENT_2])
+def test_entries_are_read_without_their_tasks_however_they_are_laid_out(run, result, write, tmp_path, option):
+    rollouts = [run("r.jsonl", [[1.0, 0.0], [1.0, 1.0]]), write("s.jsonl", [result(7, 0, 1.0, "b")])]
+    path = write_aggregates(tmp_path / "m.json", aggregate_files(rollouts))
+    entries = orjson.loads(path.read_bytes())
+    if option is not None:
+        path.write_bytes(orjson.dumps(entries, option=option))
+    heads = read_aggregate_heads(path)
+    assert all("group_level_metrics" in head for head in heads) is (option is not None)
+    for one in (*entries, *heads):
+        one.pop("group_level_metrics", None)
+    assert heads == entries
 
 
 def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_path):

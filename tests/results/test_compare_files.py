@@ -27,7 +27,7 @@ def test_mcnemar_is_exact(b, c):
     assert compute_mcnemar_p(b, c) == pytest.approx(by_brute_force(b, c))
 
 
-def test_mcnemar_of_many_tasks():
+def test_mcnemar_p_of_many_tasks_does_not_overflow():
     # Twice the share of the 2^1000 ways that thousand coins fall with at most 430 heads.
     assert compute_mcnemar_p(430, 570) == pytest.approx(1.0709e-05, rel=1e-3)
 

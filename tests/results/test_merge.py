@@ -30,7 +30,7 @@ def test_rows_are_copied_as_they_are(write, tmp_path):
     assert (tmp_path / "all.jsonl").read_bytes() == second + b"\n" + first + b"\n"
 
 
-def test_more_shards_than_open_files(write, result, tmp_path, monkeypatch):
+def test_more_shards_are_merged_than_files_may_be_open(write, result, tmp_path, monkeypatch):
     monkeypatch.setattr(merge, "_MOST_OPEN", 2)
     shards = [write(f"s{n}.jsonl", [result(t, n, 1.0) for t in (2, 1, 0)]) for n in range(5)]
     merge_shards(shards, tmp_path / "all.jsonl")

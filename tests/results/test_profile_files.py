@@ -115,7 +115,7 @@ def test_a_task_is_known_by_the_index_it_carries(write, result, tmp_path):
 
 def test_rollouts_of_another_dataset_are_an_error_and_nothing_is_written(write, result, tmp_path):
     tasks, rollouts = write("tasks.jsonl", [{"q": 0}]), write("r.jsonl", [result(0, 0, 1.0), result(4, 0, 1.0)])
-    with pytest.raises(ResultsError, match=r"speaks of tasks \[4\]"):
+    with pytest.raises(ResultsError, match=r"has rollouts of tasks \[4\]"):
         write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 

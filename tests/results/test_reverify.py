@@ -61,7 +61,7 @@ def test_a_resumed_limit_counts_what_is_done(judged, write, result):
     assert plan_reverification(*judged, output, resume=True, limit=1).todo == []
 
 
-def test_failed_judgements_are_redone_and_scores_copied(judged, tmp_path):
+def test_failed_judgments_are_redone_and_scores_copied(judged, tmp_path):
     plan = plan_reverification(*judged, tmp_path / "new.jsonl", judge_failed_only=True)
     [payload] = plan.payloads()
     assert (payload.key, payload.row["response"]) == ((1, 0), {"id": "new"})
@@ -69,7 +69,7 @@ def test_failed_judgements_are_redone_and_scores_copied(judged, tmp_path):
     assert plan.n_requested == 3
 
 
-def test_failed_judgements_can_be_appended_to_the_run_itself(judged):
+def test_failed_judgments_can_be_appended_to_the_run_itself(judged):
     plan = plan_reverification(*judged, judged[1], judge_failed_only=True, append=True)
     assert [payload.key for payload in plan.payloads()] == [(1, 0)]
     assert list(plan.seeds()) == []
@@ -83,7 +83,7 @@ def test_a_resumed_copy_is_completed(judged, write, result):
     assert (plan.n_done, plan.n_seeds, len(plan.todo)) == (1, 1, 1)
 
 
-def test_without_a_failures_file_there_is_no_failed_judgement(write, planned, result, tmp_path):
+def test_without_a_failures_file_there_is_no_failed_judgment(write, planned, result, tmp_path):
     paths = write("p.jsonl", [planned(0, 0)]), write("r.jsonl", [result(0, 0, 1.0)])
     with pytest.raises(ResultsError, match=r"r_failures\.jsonl"):
         plan_reverification(*paths, tmp_path / "new.jsonl", judge_failed_only=True)

@@ -150,7 +150,7 @@ def test_any_text_comes_out_as_it_went_in(content):
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=60))
-def test_colouring_json_changes_no_character(content):
+def test_coloring_json_changes_no_character(content):
     page = Page(render_json(content))
     assert page.text == content
     assert set(page.tags) <= {"span"}
@@ -249,7 +249,7 @@ def test_a_chart_shows_bars_of_zero_and_of_less():
     assert ("class", "bar zero") in Page(draw_row_chart("t", {"none": 0, "some": 4})).attributes
 
 
-def test_tokens_are_coloured_and_the_trained_ones_marked(rollout, monkeypatch):
+def test_tokens_are_colored_and_the_trained_ones_marked(rollout, monkeypatch):
     row = rollout()
     row["response"]["output"][0] |= {
         "prompt_token_ids": list(range(100)),

@@ -144,14 +144,14 @@ def _compute_statistics(values: Sequence[Number]) -> tuple[float, ...]:
         return first, first, first, first, 0.0
     ordered = sorted(values)
     middle = n // 2
-    centre = mean(ordered)
+    center = mean(ordered)
     median = float(ordered[middle]) if n % 2 else mean(ordered[middle - 1 : middle + 1])
     # The distance from the mean is the root of the sum of squares, all in C and without overflow.
-    distance = math.dist(ordered, [centre] * n)
+    distance = math.dist(ordered, [center] * n)
     if not math.isfinite(distance):  # the values are too far apart for a float to hold their difference
         unit = choose_unit(ordered)
-        distance = math.dist([value / unit for value in ordered], [centre / unit] * n) * unit
-    return centre, float(ordered[-1]), float(ordered[0]), median, distance / math.sqrt(n - 1)
+        distance = math.dist([value / unit for value in ordered], [center / unit] * n) * unit
+    return center, float(ordered[-1]), float(ordered[0]), median, distance / math.sqrt(n - 1)
 
 
 # Thousands of task entries have the same names: sharing the strings takes a fifth of the memory.

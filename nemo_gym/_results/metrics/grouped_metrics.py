@@ -8,14 +8,16 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from nemo_gym._results.metrics.describe import Number, mean
+from nemo_gym._results.metrics.describe import Number, are_binary, mean
 from nemo_gym._results.metrics.intervals import Interval, compute_interval, compute_interval_over_tasks
 from nemo_gym._results.metrics.pass_at_k import (
     ACCURACY,
     AVERAGE,
     PASS,
+    TaskScores,
     compute_average_curve,
     compute_pass_curve,
     compute_pass_metrics,
@@ -25,7 +27,7 @@ from nemo_gym._results.metrics.pass_at_k import (
 )
 from nemo_gym._results.metrics.rollout_metrics import (
     MeasuredRollout,
-    compute_field_means,
+    collect_fields,
     describe_rollouts,
     group_by_task,
     list_rewards,
@@ -98,48 +100,76 @@ def compute_confidence(
     answers = [[rollout.answer for rollout in of_task] for of_task in tasks] if with_answers else None
     scores = score_rewards(rewards, answers)
     curves = compute_pass_metrics(scores)
-    is_binary = {name: score.is_binary for name, score in scores.items()}
-    binary = is_binary.get(ACCURACY, False)
-    confidence = {
-        MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=binary), len(rollouts)),
-        TASK_MEAN_REWARD: (compute_interval([mean(of_task) for of_task in rewards], binary=binary), len(rollouts)),
-    }
-    for label, column in curves.columns.items():
-        name = label.rpartition("/")[2]
-        interval = compute_interval(column, scores[name].scale, binary=is_binary[name])
-        confidence[label] = interval, count_rollouts(label, rewards, binary=is_binary[name])
     metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
-    for name, values in compute_field_means(tasks):
+    confidence = _measure_rewards(rewards, scores, curves.columns)
+    for name, by_task in collect_fields(tasks):
         # A server may mean something else by a name; then only it knows how confident its number is.
         claimed = metrics.get(f"mean/{name}")
-        if isinstance(claimed, int | float) and math.isclose(claimed, values.mean, rel_tol=1e-9, abs_tol=1e-12):
-            confidence[f"mean/{name}"] = compute_interval_over_tasks(values.by_task, binary=values.binary), values.n
+        average = mean([*chain.from_iterable(by_task)])
+        if isinstance(claimed, int | float) and math.isclose(claimed, average, rel_tol=1e-9, abs_tol=1e-12):
+            confidence[f"mean/{name}"] = measure_field(by_task)
     return metrics, confidence
 
 
-def count_rollouts(label: str, rewards: Sequence[Sequence[Number]], *, binary: bool) -> int:
+def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool, curves: bool = True) -> Confidence:
+    """Return the mean reward and, with `curves`, pass@k and pass@1[avg-of-k] for the largest k only.
+
+    `binary`: whether all rewards are 0 or 1. This costs a fraction of computing every k.
+    """
+    scores = score_rewards(rewards)
+    columns: dict[str, list[float]] = {}
+    if curves:
+        k = max(map(len, rewards))
+        full = [of_task for of_task in rewards if len(of_task) == k]
+        [name] = scores
+        columns[name_metric(PASS, k, name)] = [compute_pass_curve(of_task)[-1] for of_task in full]
+        columns[name_metric(AVERAGE, k, name)] = [compute_average_curve(of_task)[-1] for of_task in full]
+    return _measure_rewards(rewards, scores, columns, binary=binary)
+
+
+def measure_field(by_task: Sequence[Sequence[Number]]) -> tuple[Interval, int]:
+    """Return the mean of a numeric field with its interval, and how many rollouts have it; no task is empty."""
+    binary = all(map(are_binary, by_task))
+    return compute_interval_over_tasks(by_task, binary=binary), sum(map(len, by_task))
+
+
+def _measure_rewards(
+    rewards: Sequence[Sequence[Number]],
+    scores: Mapping[str, TaskScores],
+    columns: Mapping[str, Sequence[float]],
+    *,
+    binary: bool | None = None,
+) -> Confidence:
+    """Return the mean rewards and the metrics in `columns`, each with its interval and its number of rollouts.
+
+    `columns` holds the values of all tasks, by metric name, such as `pass@4/accuracy`; `scores` are those that they
+    are metrics of.
+    """
+    is_binary = {name: score.is_binary for name, score in scores.items()}
+    if binary is None:
+        binary = is_binary.get(ACCURACY, False)
+    n = sum(map(len, rewards))
+    confidence = {
+        MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=binary), n),
+        TASK_MEAN_REWARD: (compute_interval([mean(of_task) for of_task in rewards], binary=binary), n),
+    }
+    for label, column in columns.items():
+        name = label.rpartition("/")[2]
+        interval = compute_interval(column, scores[name].scale, binary=is_binary[name])
+        confidence[label] = interval, _count_rollouts(label, rewards, binary=is_binary[name])
+    return confidence
+
+
+def _count_rollouts(label: str, rewards: Sequence[Sequence[Number]], *, binary: bool) -> int:
     """Return how many rollouts a metric of some k rests on: those of the tasks that have at least k.
 
     The unbiased pass@k uses all of them, the others only the first k.
     """
     (k,) = map(int, re.findall(r"@(?:1\[avg-of-)?(\d+)\]?/", label))
     counts = [len(of_task) for of_task in rewards if len(of_task) >= k]
-    return sum(counts) if binary and label.startswith(f"pass@{k}/") else k * len(counts)
-
-
-def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
-    """Return the mean reward, and of the metrics that are curves only those of the largest k.
-
-    Use it to show nothing else: it costs a fraction of computing every k.
-    """
-    k = max(map(len, rewards))
-    full = [of_task for of_task in rewards if len(of_task) == k]
-    headline = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
-    [(name, score)] = score_rewards(rewards).items()
-    for pattern, curve in {PASS: compute_pass_curve, AVERAGE: compute_average_curve}.items():
-        column = [curve(of_task)[-1] for of_task in full]
-        headline[name_metric(pattern, k, name)] = compute_interval(column, score.scale, binary=binary)
-    return headline
+    if binary and label.startswith(f"pass@{k}/"):
+        return sum(counts)
+    return k * len(counts)
 
 
 @pause_collections()

@@ -46,13 +46,24 @@ class Interval:
             return None
         if self.n_tasks == 1:
             return ONE_TASK
-        return NO_SPREAD if self.stderr == 0.0 else None
+        if self.stderr == 0.0:
+            return NO_SPREAD
+        return None
 
     def as_json(self) -> dict[str, Any]:
-        ci95 = None if self.low is None else [self.low, self.high]
-        estimate = self.estimate if math.isfinite(self.estimate) else None
-        entry = {"estimate": estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
-        return entry if self.no_interval is None else {**entry, "no_interval": self.no_interval}
+        entry: dict[str, Any] = {
+            "estimate": self.estimate,
+            "ci95": None,
+            "stderr": self.stderr,
+            "n_tasks": self.n_tasks,
+        }
+        if not math.isfinite(self.estimate):
+            entry["estimate"] = None
+        if self.low is not None:
+            entry["ci95"] = [self.low, self.high]
+        elif self.no_interval is not None:
+            entry["no_interval"] = self.no_interval
+        return entry
 
 
 def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
@@ -106,13 +117,17 @@ def compute_interval_of_moments(
 
 def _multiply(scale: float, value: float | None) -> float | None:
     """Return the product; None if `value` is None or the product does not fit in a float."""
-    return None if value is None or not math.isfinite(scale * value) else scale * value
+    if value is None or not math.isfinite(scale * value):
+        return None
+    return scale * value
 
 
 def _compute_bounds(n: int, estimate: float, squares: float, binary: bool) -> tuple[float, float] | tuple[None, None]:
     if binary and estimate in (0.0, 1.0):
         reach = _TAIL ** (1.0 / n)
-        return (reach, 1.0) if estimate else (0.0, 1.0 - reach)
+        if estimate:
+            return reach, 1.0
+        return 0.0, 1.0 - reach
     if n == 1 or (squares == 0.0 and not binary):
         return None, None
     t = compute_t_quantile(1 - _TAIL, n - 1)
@@ -145,7 +160,10 @@ def compute_t_quantile(p: float, df: int) -> float:
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (middle, high) if compute_t_cdf(middle, df) < p else (low, middle)
+        if compute_t_cdf(middle, df) < p:
+            low = middle
+        else:
+            high = middle
     return (low + high) / 2
 
 

@@ -22,6 +22,7 @@ from nemo_gym._results.metrics.rollout_metrics import ResultsError
 
 _POWER = 0.8
 _CONFIDENCE = 0.975
+TestName = Literal["mcnemar", "paired_t"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Comparison:
     ties: int
     mcnemar: McNemar | None
     """None if `test` is another one."""
-    test: Literal["mcnemar", "paired_t"]
+    test: TestName
     test_reason: str
     """Why it is this test."""
     p_value: float | None
@@ -124,7 +125,9 @@ def compute_difference_bounds(differences: Sequence[float], outcomes: int | None
         return None
     if outcomes is None:
         interval = compute_interval(differences)
-        return None if interval.low is None or interval.high is None else (interval.low, interval.high)
+        if interval.low is None or interval.high is None:
+            return None
+        return interval.low, interval.high
     center = sum(differences) / (n + 2)
     squares = sum(value * value for value in differences) + 1 / outcomes - (n + 2) * center * center
     reach = compute_t_quantile(_CONFIDENCE, n - 1) * math.sqrt(squares) / (n + 2)
@@ -152,7 +155,20 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
     pairs = [(baseline.tasks[task], run.tasks[task]) for task in paired]
     binary = all(are_binary(rewards) for pair in pairs for rewards in pair)
     fewest = min(len(rewards) for pair in pairs for rewards in pair)
+    if binary:
+        bounds = compute_difference_bounds(differences, fewest)
+        method = "agresti_min_t"
+    else:
+        bounds = compute_difference_bounds(differences, None)
+        method = "t"
     mcnemar, reason = _test_passes(pairs, pass_threshold)
+    test: TestName
+    if mcnemar is None:
+        p_value = compute_paired_p(interval)
+        test = "paired_t"
+    else:
+        p_value = mcnemar.p_value
+        test = "mcnemar"
     return Comparison(
         baseline=baseline.path,
         run=run.path,
@@ -160,16 +176,16 @@ def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float
         baseline_mean=mean(before),
         run_mean=mean(after),
         difference=interval.estimate,
-        ci95=compute_difference_bounds(differences, fewest if binary else None),
-        ci95_method="agresti_min_t" if binary else "t",
+        ci95=bounds,
+        ci95_method=method,
         stderr=interval.stderr,
         wins=sum(value > 0 for value in differences),
         losses=sum(value < 0 for value in differences),
         ties=differences.count(0),
         mcnemar=mcnemar,
-        test="paired_t" if mcnemar is None else "mcnemar",
+        test=test,
         test_reason=reason,
-        p_value=compute_paired_p(interval) if mcnemar is None else mcnemar.p_value,
+        p_value=p_value,
         minimum_detectable_effect=detectable,
         only_in_baseline=tuple(sorted(baseline.tasks.keys() - run.tasks.keys())),
         only_in_run=tuple(sorted(run.tasks.keys() - baseline.tasks.keys())),

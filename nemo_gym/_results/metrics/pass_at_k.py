@@ -175,7 +175,11 @@ def select_highest_k(
         match = key.fullmatch(name)
         if not match or match[2] in (exclude_names or ()):
             continue
-        if match[2] in score_names if score_names is not None else not match[2].endswith(_SPREADS):
+        if score_names is None:
+            is_wanted = not match[2].endswith(_SPREADS)
+        else:
+            is_wanted = match[2] in score_names
+        if is_wanted:
             found.setdefault(int(match[1]), {})[name] = value
     return found[max(found)] if found else {}
 
@@ -224,14 +228,14 @@ def compute_majority_curve(answers: Sequence[object], scores: Sequence[Number]) 
 def compute_spread_curve(scores: Sequence[Number]) -> Curve:
     """Return the sample standard deviation of the first k; 0 for k = 1."""
     curve: list[float] = []
-    centre = 0.0
+    center = 0.0
     squares = 0.0
     unit = choose_unit(scores) if scores else 1.0
     for k, score in enumerate(scores, 1):
         # Welford's update: one pass, and no difference of two large sums.
-        step = score / unit - centre
-        centre += step / k
-        squares += step * (score / unit - centre)
+        step = score / unit - center
+        center += step / k
+        squares += step * (score / unit - center)
         curve.append(math.sqrt(squares / (k - 1)) * unit if k > 1 else 0.0)
     return curve
 

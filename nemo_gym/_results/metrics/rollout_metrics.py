@@ -7,19 +7,17 @@ same field names share one copy of them, which makes rows cheap to hold and quic
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nemo_gym._results.metrics.describe import (
     HISTOGRAM,
     Number,
-    are_binary,
     describe_columns,
     histogram,
     is_broken,
     labels,
-    mean,
     to_finite,
     warn_of_broken,
 )
@@ -94,23 +92,13 @@ class NumberReader:
         return self._shared.setdefault(names, names), tuple(numbers.values())
 
 
-class FieldMeans(NamedTuple):
-    """A numeric field over an agent's rollouts."""
-
-    by_task: Sequence[Sequence[Number]]
-    """Its values in each task that has it."""
-    mean: float
-    """Its mean over all rollouts that have it."""
-    n: int
-    binary: bool
-    """Whether all its values are 0 or 1."""
-
-
 def read_usage(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token counts of the response, if the row has them."""
     response = row.get(RESPONSE_KEY_NAME)
     # Check for dict first: checking for Mapping is slow.
-    usage = response.get("usage") if type(response) is dict or isinstance(response, Mapping) else None
+    if not (type(response) is dict or isinstance(response, Mapping)):
+        return {}
+    usage = response.get("usage")
     return usage if isinstance(usage, dict) else {}
 
 
@@ -125,7 +113,9 @@ def measure(results: Iterable[Mapping[str, Any]]) -> list[MeasuredRollout]:
     measured = []
     for result in results:
         fields, values = reader.read(result)
-        reward = values[fields.index(REWARD_KEY_NAME)] if REWARD_KEY_NAME in fields else None
+        reward = None
+        if REWARD_KEY_NAME in fields:
+            reward = values[fields.index(REWARD_KEY_NAME)]
         measured.append(MeasuredRollout(read_key(result), reward, fields, values))
     warn_of_broken(reader.broken)
     require_distinct((one.key for one in measured), "results")
@@ -172,16 +162,14 @@ def describe_rollouts(rollouts: Sequence[MeasuredRollout], *, histograms: bool =
     return described
 
 
-def compute_field_means(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[tuple[str, FieldMeans]]:
-    """Yield every field except the reward; a task that lacks a field is left out of it."""
+def collect_fields(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[tuple[str, list[Sequence[Number]]]]:
+    """Yield every field except the reward with its values in each task that has it."""
     columns: dict[str, list[Sequence[Number]]] = {}
     for of_task in tasks:
         for name, values in _collect_columns(of_task).items():
             columns.setdefault(name, []).append(values)
-    for name, by_task in columns.items():
-        if name != REWARD_KEY_NAME:
-            everything = [*chain.from_iterable(by_task)]
-            yield name, FieldMeans(by_task, mean(everything), len(everything), are_binary(everything))
+    columns.pop(REWARD_KEY_NAME, None)
+    yield from columns.items()
 
 
 def _collect_columns(rollouts: Sequence[MeasuredRollout]) -> dict[str, Sequence[Number]]:

@@ -68,25 +68,30 @@ def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
         made[-1] = replace(made[-1], title=ANSWER_TITLE)
     blocks += made
     called = {block.call_id: block.name for block in blocks if block.kind == "tool_call"}
-    return [
-        replace(block, name=called.get(block.call_id)) if block.kind == "tool_output" and block.call_id else block
-        for block in blocks
-    ]
+    for at, block in enumerate(blocks):
+        if block.kind == "tool_output" and block.call_id:
+            blocks[at] = replace(block, name=called.get(block.call_id))
+    return blocks
 
 
 def list_input_items(params: Item) -> list[Any]:
     """Return the input of a request as items, instructions first."""
-    given = params.get("input")
-    instructions = params.get("instructions")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
-    system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
-    return [*system, *items]
+    items = _list_items(params.get("input"), "user")
+    if instructions := as_text(params.get("instructions")):
+        return [{"role": "system", "content": instructions}, *items]
+    return items
 
 
 def list_output_items(response: Item) -> list[Any]:
     """Return the output of a response as items."""
-    output = response.get("output")
-    return [{"role": "assistant", "content": output}] if isinstance(output, str) else as_list(output)
+    return _list_items(response.get("output"), "assistant")
+
+
+def _list_items(content: Any, role: str) -> list[Any]:
+    """Return a list of items unchanged, and a text as the message of `role`."""
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    return as_list(content)
 
 
 def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Block]:
@@ -113,17 +118,22 @@ def mark_step_rewards(blocks: Sequence[Block], rewards: Sequence[Any]) -> list[B
     """
     by_model = [one.generated and one.kind in ("assistant", "reasoning", "tool_call") for one in blocks]
     ends = [at for at, own in enumerate(by_model) if own and not (at + 1 < len(blocks) and by_model[at + 1])]
-    numbers = [as_number(reward) for reward in rewards]
     marked = list(blocks)
-    if len(ends) == len(numbers):
-        for step, (at, reward) in enumerate(zip(ends, numbers, strict=True), 1):
-            marked[at] = replace(marked[at], step=None if reward is None else (step, reward))
+    if len(ends) == len(rewards):
+        for step, (at, given) in enumerate(zip(ends, rewards, strict=True), 1):
+            if (reward := as_number(given)) is not None:
+                marked[at] = replace(marked[at], step=(step, reward))
     return marked
 
 
 def format_json(value: Any) -> str:
     """Return a value as indented JSON."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode()
+
+
+def format_value(value: Any) -> str:
+    """Return a text as it is, and any other value as indented JSON."""
+    return value if isinstance(value, str) else format_json(value)
 
 
 def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
@@ -141,17 +151,25 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
             yield Block("reasoning", title, text, generated=generated, n_tokens=None if number else n_tokens)
         return
     kind = _detect_kind(item)
-    name = read_tool_name(item) if kind == "tool_call" else None
-    title = _TITLES[kind][generated].replace("{name}", name or "a tool") if kind in _TITLES else ""
+    title = str(item.get("type") or item.get("role") or "Item")
+    name = None
+    if kind in _TITLES:
+        title = _TITLES[kind][generated]
+    if kind == "tool_call":
+        name = read_tool_name(item)
+        title = title.replace("{name}", name or "a tool")
+    call_id = None
+    if kind in ("tool_call", "tool_output"):
+        call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
     text, is_json, images = _read_content(item, kind)
     yield Block(
         kind=kind,
-        title=title or str(item.get("type") or item.get("role") or "Item"),
+        title=title,
         text=text,
         is_json=is_json,
         status=as_text(item.get("status")),
         name=name,
-        call_id=as_text(item.get("call_id")) or as_text(item.get("id")) if kind.startswith("tool_") else None,
+        call_id=call_id,
         generated=generated,
         images=images,
         n_tokens=n_tokens,
@@ -199,7 +217,9 @@ def _indent(value: Any) -> tuple[str, bool]:
             parsed = orjson.loads(value)
         except orjson.JSONDecodeError:
             return value, False
-        return (format_json(parsed), True) if isinstance(parsed, (dict, list)) else (value, False)
+        if not isinstance(parsed, (dict, list)):
+            return value, False
+        value = parsed
     return format_json(value), True
 
 
@@ -237,11 +257,7 @@ def read_captured_calls(row: Item) -> list[dict[str, Any]]:
         if isinstance(one, dict) and isinstance(one.get("model_call_id"), str)
     }
     calls = as_list(as_mapping(row.get(MODEL_CALL_CAPTURE_KEY)).get("calls"))
-    return [
-        {**call, **(said.get(call["model_call_id"], {}) if isinstance(call.get("model_call_id"), str) else {})}
-        for call in calls
-        if isinstance(call, dict)
-    ]
+    return [{**call, **said.get(as_text(call.get("model_call_id")), {})} for call in calls if isinstance(call, dict)]
 
 
 def read_model_calls(row: Item) -> list[ModelCall]:
@@ -294,7 +310,11 @@ def _split_chat_message(item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return an output item unchanged; split a chat message into its text and its tool calls."""
     if "tool_calls" not in item:
         return [item]
-    said = [{"role": "assistant", "content": item["content"]}] if item.get("content") else []
-    calls = [call for call in as_list(item["tool_calls"]) if isinstance(call, dict)]
-    functions = [(call, call["function"]) for call in calls if isinstance(call.get("function"), dict)]
-    return [*said, *({"type": "function_call", "call_id": call.get("id"), **function} for call, function in functions)]
+    items: list[dict[str, Any]] = []
+    if item.get("content"):
+        items.append({"role": "assistant", "content": item["content"]})
+    for call in as_list(item["tool_calls"]):
+        function = as_mapping(call).get("function")
+        if isinstance(function, dict):
+            items.append({"type": "function_call", "call_id": call.get("id"), **function})
+    return items

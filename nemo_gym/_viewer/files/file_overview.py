@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file as a whole, per agent: metrics with their intervals, reward distribution, tokens, failures.
 
-Computed from the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between calls.
+The metrics are those that the run wrote beside its rollouts, if they cover the file as it is. Everything else is
+computed from the index, in a few seconds for hundreds of thousands of rows.
 """
 
 import random
@@ -14,12 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from nemo_gym._results.aggregate_files import MetricRow, list_metric_rows
+from nemo_gym._results.aggregate_files import (
+    MetricRow,
+    describe_confidence,
+    list_metric_rows,
+    read_aggregate_heads,
+)
 from nemo_gym._results.metrics.describe import Histogram, are_binary, make_histogram, mean
-from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, compute_headline, count_rollouts
-from nemo_gym._results.metrics.intervals import Interval, compute_interval_over_tasks
+from nemo_gym._results.metrics.grouped_metrics import MEAN_REWARD, compute_headline, measure_field
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._viewer.files.columns import Columns
 from nemo_gym._viewer.files.file_index import Index, ReportError
@@ -31,8 +34,7 @@ ALL_AGENTS = "all"
 NO_AGENT = "(no agent)"
 LEARNING_CURVE = "learning-curve.png"
 """The name of a picture that a file's overview shows if it is beside the file."""
-# A larger metrics file holds many tasks, and reading it would cost more memory than everything else together.
-_LARGEST_REPORTED_BYTES = 1 << 22
+_LARGEST_PICTURE_BYTES = 1 << 22
 _POINTS = 2000
 _MOST_RATES = 1000
 _FAILURES_READ = 20
@@ -144,20 +146,26 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
     run_files = RunFiles(index)
     manifest = run_files.read_manifest()
     n_requested = None if manifest is None else manifest.counts.requested
-    entries = _read_metrics_file(index.path) if is_run else []
-    reported = {_name_agent(entry): list_metric_rows(entry) for entry in entries}
-    task_fields = {str(name) for entry in entries for name in entry.get("task_fields") or ()}
+    written = _read_metrics_file(index.path) if is_run else {}
     agents = []
+    computed_for = []
     for number, (name, tasks) in enumerate(_group_by_agent(columns)):
-        computed = _compute_metrics(columns, tasks, n_requested if number == 0 else None, task_fields, curves=is_run)
-        agents.append(_summarize_agent(columns, name, tasks, _merge_metrics(reported.get(name, []), computed)))
-    notes = []
-    if columns.more_fields:
-        named = ", ".join(list(columns.more_fields)[:5]) + ("" if len(columns.more_fields) <= 5 else " and others")
-        notes = [f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}."]
+        entry = written.get(name, {})
+        if not _describes(entry, columns, tasks):
+            entry = _compute_metrics(columns, tasks, n_requested if number == 0 else None, entry, curves=is_run)
+            computed_for.append(name)
+        agents.append(_summarize_agent(columns, name, tasks, list_metric_rows(_add_fields(entry, columns))))
+    notes = _explain_metrics(index.path, agents, computed_for) if is_run else []
+    if columns.more_fields and computed_for:
+        named = ", ".join(list(columns.more_fields)[:5])
+        if len(columns.more_fields) > 5:
+            named += " and others"
+        notes.append(f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}.")
     scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
-    # The same rows every time, so that a plot does not change by itself.
-    sample = scored if len(scored) <= _POINTS else sorted(random.Random(0).sample(scored, _POINTS))
+    sample: Sequence[int] = scored
+    if len(scored) > _POINTS:
+        # The same rows every time, so that a plot does not change by itself.
+        sample = sorted(random.Random(0).sample(scored, _POINTS))
     sources = [source for source in (index, failures) if source is not None]
     failed = {key for source in sources for key in _iter_keys(source, FAILED)}
     not_run = {key for source in sources for key in _iter_keys(source, NOT_RUN)}
@@ -194,7 +202,7 @@ def _read_learning_curve(rollouts: Path) -> bytes | None:
     """Return the picture that a training run left beside its evaluations."""
     picture = rollouts.with_name(LEARNING_CURVE)
     with suppress(OSError):
-        if picture.is_file() and picture.stat().st_size <= _LARGEST_REPORTED_BYTES:
+        if picture.is_file() and picture.stat().st_size <= _LARGEST_PICTURE_BYTES:
             return picture.read_bytes()
     return None
 
@@ -251,82 +259,79 @@ def _summarize_agent(
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
+def _read_metrics_file(rollouts: Path) -> dict[str, dict[str, Any]]:
+    """Return each agent's entry in the metrics file that the run wrote; nothing if it is older than the rollouts."""
+    path = RunPaths.of(rollouts).aggregate_metrics
+    try:
+        if path.stat().st_mtime_ns < rollouts.stat().st_mtime_ns:
+            return {}
+        entries = {
+            str((entry.get("agent_ref") or {}).get("name") or NO_AGENT): entry for entry in read_aggregate_heads(path)
+        }
+        for entry in entries.values():
+            list_metric_rows(entry)
+        return entries
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a file of ours
+        return {}
+
+
+def _describes(entry: Mapping[str, Any], columns: Columns, tasks: Sequence[Sequence[int]]) -> bool:
+    """Return whether an entry of a metrics file covers exactly these rollouts."""
+    mean_reward = (entry.get("confidence") or {}).get(MEAN_REWARD)
+    n_scored = sum(len(list_scored_rewards(columns, rows)) for rows in tasks)
+    return mean_reward is not None and mean_reward["n_scored"] == n_scored
+
+
 def _compute_metrics(
     columns: Columns,
     tasks: Sequence[Sequence[int]],
     n_requested: int | None,
-    task_fields: Collection[str],
+    written: Mapping[str, Any],
     *,
     curves: bool,
-) -> list[MetricRow]:
-    """Return the mean reward, with `curves` pass@k for the largest k, and the means of the verifier's numbers.
+) -> dict[str, Any]:
+    """Return an agent's entry as a run would write it, with only what the page shows of it.
 
-    `task_fields` are numbers that the rows only repeat from their tasks.
+    `curves` adds pass@k for the largest k. `written` is an entry of another program, which has no intervals.
     """
-    intervals: dict[str, tuple[Interval, int]] = {}
     rewards = [found for rows in tasks if (found := list_scored_rewards(columns, rows))]
-    if rewards:
-        binary = all(map(are_binary, rewards))
-        n_scored = sum(map(len, rewards))
-        if curves:
-            of_rewards = compute_headline(rewards, binary=binary)
-        else:
-            of_rewards = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
-        for name, interval in of_rewards.items():
-            n = n_scored if name == MEAN_REWARD else count_rollouts(name, rewards, binary=binary)
-            intervals[name] = interval, n
-    for name in [name for name in columns.fields if name not in task_fields]:
-        values = columns.fields[name]
+    if not rewards:
+        return {}
+    confidence = compute_headline(rewards, binary=all(map(are_binary, rewards)), curves=curves)
+    for name, values in columns.fields.copy().items():
         # NaN is the only number that differs from itself.
         by_task = [
             [value for row in rows if (value := values[row]) == value and columns.flags[row] & SCORED] for rows in tasks
         ]
-        known = [of_task for of_task in by_task if of_task]
-        if known:
-            interval = compute_interval_over_tasks(known, binary=all(map(are_binary, known)))
-            intervals[f"mean/{name}"] = interval, sum(map(len, known))
-    return [
-        MetricRow(
-            name,
-            interval.estimate,
-            interval.low,
-            interval.high,
-            n_scored,
-            n_requested,
-            no_interval=interval.no_interval,
-            n_tasks=interval.n_tasks,
-            n_tasks_left_out=len(rewards) - interval.n_tasks,
-        )
-        for name, (interval, n_scored) in intervals.items()
-    ]
+        if known := [of_task for of_task in by_task if of_task]:
+            confidence[f"mean/{name}"] = measure_field(known)
+    entry = {"confidence": describe_confidence(confidence, n_requested)}
+    if "confidence" in written:  # it speaks of other rollouts
+        return entry
+    return {**written, **entry}
 
 
-def _read_metrics_file(rollouts: Path) -> list[dict[str, Any]]:
-    """Return each agent's entry in the run's own metrics file; nothing if it is older than the rollouts."""
-    path = RunPaths.of(rollouts).aggregate_metrics
-    try:
-        stat = path.stat()
-        if stat.st_size > _LARGEST_REPORTED_BYTES or stat.st_mtime_ns < rollouts.stat().st_mtime_ns:
-            return []
-        entries = orjson.loads(path.read_bytes())
-        for entry in entries:
-            list_metric_rows(entry)
-            _name_agent(entry)
-        return list(entries)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or not a file of ours
+def _add_fields(entry: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """Return an entry with the mean of every numeric field of the rows among its key metrics."""
+    confidence = entry.get("confidence") or {}
+    key_metrics = dict(entry.get("key_metrics") or {})
+    means = [f"mean/{name}" for name in columns.fields.copy()]  # which a growing file may add to
+    for name in means:
+        if name in confidence:
+            key_metrics.setdefault(name, confidence[name]["estimate"])
+    return {**entry, "key_metrics": key_metrics}
+
+
+def _explain_metrics(rollouts: Path, agents: Sequence[AgentOverview], computed_for: Collection[str]) -> list[str]:
+    """Say where the metrics on the page are from."""
+    name = RunPaths.of(rollouts).aggregate_metrics.name
+    if not any(agent.metrics for agent in agents):
         return []
-
-
-def _name_agent(entry: Mapping[str, Any]) -> str:
-    return str((entry.get("agent_ref") or {}).get("name") or NO_AGENT)
-
-
-def _merge_metrics(reported: Sequence[MetricRow], computed: Sequence[MetricRow]) -> list[MetricRow]:
-    """Return both without repetition; a number reported with its count wins, because it is what the run printed."""
-    known = {row.name: row for row in computed}
-    known |= {row.name: row for row in reported if row.n_scored is not None or row.name not in known}
-    order = dict.fromkeys([*(row.name for row in reported if row.n_scored is not None), *known])
-    return [known[name] for name in order]
+    if not computed_for:
+        return [f"These metrics are those of {name}, which the run wrote."]
+    if set(computed_for) == {ALL_AGENTS}:
+        return [f"The metrics of each agent are those of {name}, which the run wrote; those of all are computed here."]
+    return [f"These metrics are computed here: there is no {name} that covers the rollouts as they are."]
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -169,8 +169,12 @@ class Browser:
             at = rows.index(row)
         except ValueError:
             return Neighbors(None, None, None, results.total)
-        before = rows[at - 1] if at else None
-        after = rows[at + 1] if at + 1 < results.total else None
+        before = None
+        after = None
+        if at > 0:
+            before = rows[at - 1]
+        if at + 1 < results.total:
+            after = rows[at + 1]
         return Neighbors(before, after, at, results.total)
 
     def summarize_row(self, row: int) -> RowSummary:

@@ -5,6 +5,7 @@ Any row of any file will do: what it lacks is absent, or taken from the planned 
 elsewhere.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,7 +122,9 @@ class Rollout:
 def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) -> Rollout:
     """Return what there is to show of a row; `planned` is the planned row, if the run kept it."""
     facts = read_facts(row)
-    holder = as_mapping(row.get("sample")) if facts.kind == "profile" and "sample" in row else row
+    holder: Mapping[str, Any] = row
+    if facts.kind == "profile" and "sample" in row:
+        holder = as_mapping(row["sample"])
     asked = holder.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or (planned or {}).get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     params = as_mapping(asked)
     response = as_mapping(row.get(RESPONSE_KEY_NAME))
@@ -135,10 +138,14 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
     work = read_program_work(row, blocks)
     fields = {name: value for name, value in row.items() if work is None or name not in work.fields}
     failure = _read_failure(row)
-    has_reward = facts.reward == facts.reward
+    reward = None
+    if not math.isnan(facts.reward):
+        reward = facts.reward
     title = {"rollouts": "Rollout", "failures": "Failure"}.get(facts.kind, "Row")
     if task is not None:
-        title = f"Task {task}" if rollout is None else f"Task {task} · Rollout {rollout}"
+        title = f"Task {task}"
+        if rollout is not None:
+            title = f"{title} · Rollout {rollout}"
     return Rollout(
         title=title,
         kind=facts.kind,
@@ -148,7 +155,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
         task=task,
         rollout=rollout,
         agent=read_agent_name(row),
-        reward=facts.reward if has_reward else None,
+        reward=reward,
         finish_reason=facts.finish,
         cut_off=read_cut_off(row),
         tool_errors=[
@@ -172,11 +179,14 @@ def _read_failure(row: Mapping[str, Any]) -> FailureInfo | None:
     if not kind:
         return None
     said = as_mapping(row.get(FAILURE_KEY))
+    retryable = said.get("retryable")
+    if not isinstance(retryable, bool):
+        retryable = None
     return FailureInfo(
         kind=kind,
         message=read_failure_message(row),
         boundary=as_text(said.get("boundary")),
-        retryable=said["retryable"] if isinstance(said.get("retryable"), bool) else None,
+        retryable=retryable,
         attempts=as_int(said.get("attempts")),
         elapsed_s=as_number(said.get("elapsed_s")),
         terminal=bool(row.get(NG_TERMINAL_KEY)),
@@ -200,14 +210,18 @@ class Preview:
 
 def preview_row(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> Preview:
     """Return the preview of a row; `planned` is the planned row, if the run kept it."""
-    targets = read_targets(row, planned)
+    target = ""
+    if targets := read_targets(row, planned):
+        target = shorten(targets[0][1], _PREVIEW_LENGTH)
+    answer = ""
     items = list_output_items(as_mapping(row.get(RESPONSE_KEY_NAME)))
     # Text before a tool call is not an answer yet.
-    has_answer = bool(items) and isinstance(items[-1], dict) and items[-1].get("role") == "assistant"
+    if items and isinstance(items[-1], dict) and items[-1].get("role") == "assistant":
+        answer = _shorten_first(iter_texts(items[-1].get("content")))
     return Preview(
         asked=preview_question(row, planned),
-        answer=_shorten_first(iter_texts(items[-1].get("content"))) if has_answer else "",
-        target=shorten(targets[0][1], _PREVIEW_LENGTH) if targets else "",
+        answer=answer,
+        target=target,
         failure=shorten(read_failure_message(row), _PREVIEW_LENGTH),
         fields=_preview_fields(planned or {}) | _preview_fields(row),
     )

@@ -65,18 +65,18 @@ class ProgramEnding:
     """The ends of stdout and stderr, if any."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProgramWork:
     """What a row holds of a program's work."""
 
-    ending: ProgramEnding | None
-    branches: list[ProgramBranch]
-    artifacts: dict[str, str]
-    """Files that were kept, by path."""
-    changes: list[ChangedFile] | None
-    """None if the row says nothing about changes."""
     fields: frozenset[str]
     """The fields of the row that this was read from."""
+    ending: ProgramEnding | None = None
+    branches: list[ProgramBranch] = field(default_factory=list)
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Files that were kept, by path."""
+    changes: list[ChangedFile] | None = None
+    """None if the row says nothing about changes."""
 
 
 def read_program_work(row: Mapping[str, Any], main_line: Sequence[Block]) -> ProgramWork | None:
@@ -92,13 +92,16 @@ def read_program_work(row: Mapping[str, Any], main_line: Sequence[Block]) -> Pro
     fields = {name for name, is_ours in fits.items() if is_ours}
     if not any(row[name] for name in fields):
         return None
-    return ProgramWork(
-        ending=_read_ending(as_mapping(program), row) if _PROGRAM in fields else None,
-        branches=[_read_branch(one, main_line) for one in as_list(branches)] if _BRANCHES in fields else [],
-        artifacts=dict(as_mapping(artifacts)) if _ARTIFACTS in fields else {},
-        changes=read_diff(str(diff)) if _DIFF in fields else None,
-        fields=frozenset(fields | {_CALLS}),
-    )
+    work = ProgramWork(frozenset(fields | {_CALLS}))
+    if _PROGRAM in fields:
+        work.ending = _read_ending(as_mapping(program), row)
+    if _BRANCHES in fields:
+        work.branches = [_read_branch(one, main_line) for one in as_list(branches)]
+    if _ARTIFACTS in fields:
+        work.artifacts = dict(as_mapping(artifacts))
+    if _DIFF in fields:
+        work.changes = read_diff(str(diff))
+    return work
 
 
 def read_diff(diff: str) -> list[ChangedFile]:
@@ -107,7 +110,9 @@ def read_diff(diff: str) -> list[ChangedFile]:
     Inside a hunk, its line counts decide what a line is: a removed line may look like a file name.
     """
     files: list[ChangedFile] = []
-    lines = diff.removesuffix("\n").split("\n") if diff else []
+    if not diff:
+        return []
+    lines = diff.removesuffix("\n").split("\n")
     old = new = 0
     for line, following in pairwise([*lines, ""]):
         kind: LineKind = "plain"
@@ -121,8 +126,10 @@ def read_diff(diff: str) -> list[ChangedFile]:
             old = int(hunk[1] or 1)
             new = int(hunk[2] or 1)
         elif line.startswith("--- ") and following.startswith("+++ "):
-            name = following[4:] if following[4:] != _NO_FILE else line[4:]
-            files.append(ChangedFile(name.removeprefix("a/" if name == line[4:] else "b/")))
+            name = following[4:].removeprefix("b/")
+            if name == _NO_FILE:
+                name = line[4:].removeprefix("a/")
+            files.append(ChangedFile(name))
             kind = "place"
         elif line.startswith("+++ "):
             kind = "place"
@@ -149,12 +156,14 @@ def _read_branch(branch: Mapping[str, Any], main_line: Sequence[Block]) -> Progr
     output = as_list(branch.get("output"))
     blocks = read_blocks(given, output)
     begins_after = as_int(branch.get("begins_after_call"))
+    if begins_after is not None:
+        begins_after += 1
     # A model's reasoning may be missing from its history.
     said = (block for block in main_line if block.kind != "reasoning")
     shared = takewhile(lambda block: block.kind == "reasoning" or _is_same(block, next(said, None)), blocks)
     return ProgramBranch(
         calls=[number + 1 for number in as_list(branch.get("calls")) if type(number) is int],
-        begins_after=None if begins_after is None else begins_after + 1,
+        begins_after=begins_after,
         blocks=blocks,
         n_shared=sum(not block.generated for block in shared),
         tokens=read_tokens(output),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a rollout has its reward: its task's target, the answer, the calls, and what the verifier added.
+"""Explain the reward of a rollout by its task's target, the answer, the calls, and the verifier's fields.
 
 If the planned row is available, it shows which fields belong to the task; otherwise their names decide.
 """
@@ -126,9 +126,10 @@ def shorten(value: Any, length: int) -> str:
         value = value[0]
     if calls := _list_calls(value):
         value = ", ".join(call.name for call in calls)
+    if not isinstance(value, str):
+        value = _format_compact(value)
     # Only look at the beginning of a text: it may be megabytes long.
-    text = value[: 4 * length] if isinstance(value, str) else _format_compact(value)[: 4 * length]
-    line = " ".join(text.split())
+    line = " ".join(value[: 4 * length].split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 

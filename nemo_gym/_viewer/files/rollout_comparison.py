@@ -59,7 +59,11 @@ class TaskMatch:
 
     @property
     def winner(self) -> Winner:
-        return "run" if self.difference > 0 else "baseline" if self.difference < 0 else "tie"
+        if self.difference > 0:
+            return "run"
+        if self.difference < 0:
+            return "baseline"
+        return "tie"
 
 
 @dataclass(frozen=True)

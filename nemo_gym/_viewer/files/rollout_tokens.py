@@ -41,7 +41,8 @@ def read_tokens(output: Sequence[Any]) -> TokenSequence | None:
     ids: list[int | None] = []
     breaks: list[int] = []
     for item in output:
-        generated = _read_generated(item) if isinstance(item, dict) else []
+        item = as_mapping(item)
+        generated = _read_generated(item)
         if not generated:
             continue
         prompt = _list_ints(item.get("prompt_token_ids"))

@@ -14,7 +14,7 @@ import orjson
 
 from nemo_gym._results.result_rows import read_agent_name
 from nemo_gym._rollouts.incidents import LENGTH, is_cut_by_length
-from nemo_gym._util.json_shapes import as_mapping, as_text
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_text
 from nemo_gym._util.masked_rows import has_no_measurement
 from nemo_gym._util.row_keys import (
     BOOKKEEPING_PREFIX,
@@ -118,12 +118,17 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
     kind = _detect_kind(row, failure, bool(response), bool(params))
     reward = _read_reward(row, kind)
     tools, tool_calls, length, flags = _measure_output(response.get("output"))
-    if failure:
+    if failure == "cancelled":
         # A run that is stopped cancels what is in flight: that has not failed, and `--resume` runs it.
-        flags |= NOT_RUN if failure == "cancelled" else FAILED
+        flags |= NOT_RUN
+    elif failure:
+        flags |= FAILED
     elif not math.isnan(reward):
         flags |= SCORED
-    flags |= (CUT_OFF if cut_off else 0) | (TOOL_ERROR if row.get(NG_TOOL_ERRORS_KEY) else 0)
+    if cut_off:
+        flags |= CUT_OFF
+    if row.get(NG_TOOL_ERRORS_KEY):
+        flags |= TOOL_ERROR
     task = read_index(row, TASK_INDEX_KEY_NAME)
     if task is None and kind in ("rollouts", "failures"):
         # A row without an index belongs to the task of all rows with the same input.
@@ -166,7 +171,9 @@ def read_failure_kind(row: Mapping[str, Any]) -> str:
     named = row.get(NG_FAILURE_CLASS_KEY) or as_mapping(row.get(FAILURE_KEY)).get("kind")
     if not named and has_no_measurement(row):
         named = row.get(FAILURE_KIND_KEY) or MASK_SAMPLE_KEY
-    return named if isinstance(named, str) else "unknown" if named else ""
+    if not named:
+        return ""
+    return named if isinstance(named, str) else "unknown"
 
 
 def read_failure_message(row: Mapping[str, Any]) -> str:
@@ -181,7 +188,9 @@ def read_outcome(flags: int) -> RowOutcome:
         return "failed"
     if flags & NOT_RUN:
         return "not run"
-    return "scored" if flags & SCORED else "unscored"
+    if flags & SCORED:
+        return "scored"
+    return "unscored"
 
 
 def read_cut_off(row: Mapping[str, Any]) -> str:
@@ -189,7 +198,9 @@ def read_cut_off(row: Mapping[str, Any]) -> str:
     said = row.get(NG_CUT_OFF_KEY)
     if isinstance(said, str):
         return said
-    return LENGTH if is_cut_by_length(row.get(RESPONSE_KEY_NAME)) else ""  # a row that another program wrote
+    if is_cut_by_length(row.get(RESPONSE_KEY_NAME)):  # a row that another program wrote
+        return LENGTH
+    return ""
 
 
 def iter_texts(content: Any) -> Iterator[str]:
@@ -237,8 +248,10 @@ def _read_reward(row: Mapping[str, Any], kind: Kind) -> float:
 
 def _read_finish_reason(response: Mapping[str, Any], cut_off: str) -> str:
     """Return how the response ended, in one word: why it is incomplete or was cut off, else its status."""
-    reason = as_text(as_mapping(response.get("incomplete_details")).get("reason"))
-    return reason or cut_off or ("error" if response.get("error") else as_text(response.get("status")) or "")
+    reason = as_text(as_mapping(response.get("incomplete_details")).get("reason")) or cut_off
+    if not reason and response.get("error"):
+        return "error"
+    return reason or as_text(response.get("status")) or ""
 
 
 def _read_token_counts(row: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[int, int]:
@@ -253,7 +266,7 @@ def _measure_output(items: Any) -> tuple[tuple[str, ...], int, int, int]:
     """Return the tools that a response called, how often, how many characters it wrote, and its flags."""
     tools: dict[str, None] = {}
     calls = length = flags = 0
-    for item in items if isinstance(items, list) else ():
+    for item in as_list(items):
         if not isinstance(item, dict):
             continue
         kind = item.get("type")

@@ -77,23 +77,27 @@ def filter_rows(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int
         task = columns.task
         rows = [row for row in rows if task[row] == filters.task]
     required = {"all": 0, "scored": SCORED, "failed": FAILED}[filters.outcome]
-    required |= (TOOL_ERROR if filters.tool_error else 0) | (CUT_OFF if filters.cut_off else 0)
+    if filters.tool_error:
+        required |= TOOL_ERROR
+    if filters.cut_off:
+        required |= CUT_OFF
     if required:
         flags = columns.flags
         rows = [row for row in rows if flags[row] & required == required]
-    if filters.reward_min is not None or filters.reward_max is not None:
-        reward = columns.reward
-        low = -math.inf if filters.reward_min is None else filters.reward_min
-        high = math.inf if filters.reward_max is None else filters.reward_max
-        rows = [row for row in rows if low <= reward[row] <= high]
-    for column, names, wanted in (
-        (columns.agent, columns.agents, filters.agents),
-        (columns.finish, columns.finishes, () if filters.finish_reason is None else (filters.finish_reason,)),
-        (columns.failure, columns.failures, () if filters.failure_kind is None else (filters.failure_kind,)),
-    ):
-        if wanted:
-            numbers = {names.find(name) for name in wanted}
-            rows = [row for row in rows if column[row] in numbers]
+    reward = columns.reward
+    if filters.reward_min is not None:
+        rows = [row for row in rows if reward[row] >= filters.reward_min]
+    if filters.reward_max is not None:
+        rows = [row for row in rows if reward[row] <= filters.reward_max]
+    if filters.agents:
+        agents = {columns.agents.find(name) for name in filters.agents}
+        rows = [row for row in rows if columns.agent[row] in agents]
+    if filters.finish_reason is not None:
+        finish = columns.finishes.find(filters.finish_reason)
+        rows = [row for row in rows if columns.finish[row] == finish]
+    if filters.failure_kind is not None:
+        failure = columns.failures.find(filters.failure_kind)
+        rows = [row for row in rows if columns.failure[row] == failure]
     if filters.tool is not None:
         tools = columns.tools
         having = {number for number, one in enumerate(columns.toolsets) if filters.tool in one}
@@ -113,12 +117,15 @@ def intersect_rows(rows: Sequence[int], hits: "array[int]", n_rows: int) -> Sequ
 
 def sort_rows(columns: Columns, rows: Sequence[int], sort: str, descending: bool) -> Sequence[int]:
     """Return the rows ordered by one column; rows without a value come last either way."""
+    if sort == "file" and descending:
+        return rows[::-1]
     if sort == "file":
-        return rows[::-1] if descending else rows
+        return rows
     key, missing = _choose_sort_key(columns, sort)
-    known = sorted((row for row in rows if key(row) != missing), key=key, reverse=descending)
-    absent = [row for row in rows if key(row) == missing] if len(known) < len(rows) else []
-    return array("I", [*known, *absent])
+    ordered = array("I", sorted((row for row in rows if key(row) != missing), key=key, reverse=descending))
+    if len(ordered) < len(rows):
+        ordered.extend(row for row in rows if key(row) == missing)
+    return ordered
 
 
 def _choose_sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any], object]:
@@ -242,9 +249,9 @@ def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descen
             before = key
     starts.append(len(together))
     groups = Groups(together, starts)
-    if sort == "task":
-        groups.order = groups.order[::-1] if descending else groups.order
-    else:
+    if sort == "task" and descending:
+        groups.order = groups.order[::-1]
+    elif sort != "task":
         values = [_measure_group(columns, groups[number], sort) for number in groups.order]
         known = sorted((n for n in groups.order if values[n]), key=lambda n: values[n], reverse=descending)
         groups.order = array("I", [*known, *(n for n in groups.order if not values[n])])
@@ -283,4 +290,6 @@ def _measure_group(columns: Columns, rows: Sequence[int], sort: str) -> tuple[fl
     rewards = list_scored_rewards(columns, rows)
     if not rewards:
         return ()
-    return (rate_passes(rewards), mean(rewards)) if sort == "pass_rate" else (mean(rewards),)
+    if sort == "pass_rate":
+        return rate_passes(rewards), mean(rewards)
+    return (mean(rewards),)

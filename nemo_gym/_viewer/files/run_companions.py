@@ -58,18 +58,26 @@ class RunFiles:
         """How many planned rows are known so far."""
         return self._plan.n_rows if self._plan is not None else 0
 
+    def find_metrics_time(self) -> int:
+        """Return when the run wrote its metrics, in nanoseconds since 1970; 0 if it has not."""
+        try:
+            return self.paths.aggregate_metrics.stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def find_planned(self, row: int) -> int | None:
         """Return the position in the plan of the row behind `row`; None without a plan, or before it is read."""
         columns = self._index.columns
         if self._index.kind not in ("rollouts", "failures") or columns.flags[row] & UNNUMBERED:
             return None
         plan = self._open_plan()
-        task = columns.task[row]
         if plan is None:
             return None
         # A task's rows are alike except for their index; in most plans a task's first row stands at its own index.
-        planned = plan.columns
-        return task if task < planned.n_rows and planned.task[task] == task else plan.find_row(task)
+        task = columns.task[row]
+        if task < plan.n_rows and plan.columns.task[task] == task:
+            return task
+        return plan.find_row(task)
 
     def read_planned(self, row: int) -> dict[str, Any] | None:
         """Read the planned row behind `row`, if `find_planned` finds one."""
@@ -93,8 +101,10 @@ class RunFiles:
         except OSError:
             return None
         if self._description[0] != version:
-            manifest = self.read_manifest()
-            self._description = (version, describe_run(manifest, self._read_model_name()) if manifest else None)
+            description = None
+            if manifest := self.read_manifest():
+                description = describe_run(manifest, self._read_model_name())
+            self._description = (version, description)
         return self._description[1]
 
     def _read_model_name(self) -> str | None:
@@ -138,8 +148,9 @@ def label_files(paths: Sequence[Path]) -> list[str]:
 def open_failures(index: Index, user_cache_dir: Path | None = None) -> Index | None:
     """Open the failures file of the same run; None if there is none or nothing failed."""
     path = find_run_paths(index.path).failures
-    exists = path != index.path and path.is_file() and path.stat().st_size > 0
-    return open_index(path, user_cache_dir=user_cache_dir) if exists else None
+    if path == index.path or not path.is_file() or path.stat().st_size == 0:
+        return None
+    return open_index(path, user_cache_dir=user_cache_dir)
 
 
 def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDescription:
@@ -151,7 +162,11 @@ def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDesc
     model = ", ".join(_iter_models(config, served_model)) or served_model or ""
     environment = ", ".join(name for name, _, _ in _iter_servers(config, "resources_servers"))
     agents = ", ".join(name for name, _, _ in _iter_servers(config, "responses_api_agents"))
-    commit = manifest.git.commit[:_DIGEST_LENGTH] if manifest.git else "no repository"
+    git = "no repository"
+    if manifest.git:
+        git = manifest.git.commit[:_DIGEST_LENGTH]
+        if manifest.git.dirty:
+            git = f"{git}, with uncommitted changes"
     facts = [
         ("Model", model),
         ("Environment", environment),
@@ -161,7 +176,7 @@ def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDesc
         ("Settings", ", ".join(_iter_settings(settings, config))),
         ("Input", f"{Path(manifest.input.path).name} (sha256 {manifest.input.sha256[:_DIGEST_LENGTH]}…)"),
         ("Versions", f"nemo_gym {manifest.nemo_gym}, Python {manifest.python}"),
-        ("Git", f"{commit}, with uncommitted changes" if manifest.git and manifest.git.dirty else commit),
+        ("Git", git),
     ]
     headline = " · ".join(filter(None, [model, environment, _format_date(manifest.started_at)]))
     return RunDescription(headline, [(label, text) for label, text in facts if text], config)
@@ -177,8 +192,9 @@ def _iter_servers(config: Mapping[str, Any], kind: str) -> Iterator[tuple[str, s
 def _iter_models(config: Mapping[str, Any], served_model: str | None) -> Iterator[str]:
     for number, (name, implementation, own) in enumerate(_iter_servers(config, "responses_api_models")):
         known = next(filter(None, (as_text(own.get(key)) for key in _MODEL_KEYS)), None)
-        # Rollouts give the name of the policy model, which is the first one in the config.
-        known = known or (served_model if number == 0 else None)
+        if number == 0:
+            # Rollouts give the name of the policy model, which is the first one in the config.
+            known = known or served_model
         yield f"{known or name} ({implementation})"
 
 
@@ -200,11 +216,14 @@ def _describe_time(manifest: Manifest) -> str:
     if start is None or end is None:
         return began
     seconds = (end - start).total_seconds()
+    if seconds < 10:
+        return f"{began}, took {seconds:.1f} s"
     if seconds < 60:
-        return f"{began}, took {seconds:.0f} s" if seconds >= 10 else f"{began}, took {seconds:.1f} s"
+        return f"{began}, took {seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{began}, took {hours} h {minutes} min" if hours else f"{began}, took {minutes} min {rest} s"
+    if minutes < 60:
+        return f"{began}, took {minutes} min {rest} s"
+    return f"{began}, took {minutes // 60} h {minutes % 60} min"
 
 
 def _format_date(text: str) -> str:
@@ -222,7 +241,13 @@ def _parse_date(text: str) -> datetime | None:
 def _describe_outcome(manifest: Manifest) -> str:
     counts = manifest.counts
     has_ended = manifest.status != "running"
-    parts = [f"{counts.scored:,} of {counts.requested:,} scored"] if has_ended else []
-    parts += [f"{counts.failed:,} failed"] if counts.failed else []
-    parts += [f"{counts.not_played:,} not run"] if counts.not_played and has_ended else []
-    return f"{manifest.status}: {', '.join(parts)}" if parts else manifest.status
+    parts = []
+    if has_ended:
+        parts.append(f"{counts.scored:,} of {counts.requested:,} scored")
+    if counts.failed:
+        parts.append(f"{counts.failed:,} failed")
+    if has_ended and counts.not_played:
+        parts.append(f"{counts.not_played:,} not run")
+    if not parts:
+        return manifest.status
+    return f"{manifest.status}: {', '.join(parts)}"

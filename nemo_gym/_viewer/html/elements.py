@@ -20,7 +20,7 @@ _JSON_TOKEN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<word>true|false|null)'
 )
 # Beyond this, colors would only make a page slow.
-_MOST_COLOURED = 20_000
+_MOST_COLORED = 20_000
 
 _WIDTH = 420
 _HEIGHT = 210
@@ -48,10 +48,19 @@ def element(name: str, /, *content: str | None, **attributes: str | bool | None)
     """Make an element; `class_` is the attribute `class`, `data_x` is `data-x`, False and None omit an attribute."""
     said = ""
     for key, value in attributes.items():
-        if value is not None and value is not False:
-            key = key.rstrip("_").replace("_", "-")
-            said += f" {key}" if value is True else f' {key}="{escape_text(value)}"'
-    return Html(f"<{name}{said}>" if name in _VOID else f"<{name}{said}>{join(content)}</{name}>")
+        if value is None or value is False:
+            continue
+        said += f" {key.rstrip('_').replace('_', '-')}"
+        if value is not True:
+            said += f'="{escape_text(value)}"'
+    if name in _VOID:
+        return Html(f"<{name}{said}>")
+    return Html(f"<{name}{said}>{join(content)}</{name}>")
+
+
+def list_classes(always: str, **others: object) -> str:
+    """Return a `class` attribute: `always`, and the names of the others that are true."""
+    return " ".join([always, *(name for name, is_set in others.items() if is_set)])
 
 
 def join(content: Iterable[str | None]) -> Html:
@@ -71,10 +80,31 @@ def soft(content: str | Html) -> Html:
     return element("p", content, class_="ngv-soft")
 
 
+def note_more(n: int, text: str) -> Html | None:
+    """Say that there are `n` more; None if there are none."""
+    if n <= 0:
+        return None
+    return soft(f"{n:,} more {text}")
+
+
+def format_count(number: int, noun: str) -> str:
+    """Say how many there are: `1 task`, `2 tasks`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"
+
+
+def cut_text(text: str, length: int) -> str:
+    """Return a text with an ellipsis in place of all beyond `length` characters."""
+    if len(text) <= length:
+        return text
+    return f"{text[:length]}…"
+
+
 def tile(value: str, label: str, *, bad: bool = False, wide: bool = False) -> Html:
     """Make a number with its label, for a grid of them."""
-    kind = f"ngv-tile{' bad' if bad else ''}{' ngv-double' if wide else ''}"
-    return element("div", element("b", value), element("span", label), class_=kind)
+    classes = list_classes("ngv-tile", bad=bad, **{"ngv-double": wide})
+    return element("div", element("b", value), element("span", label), class_=classes)
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = ()) -> Html:
@@ -82,8 +112,8 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Ite
     right = frozenset(numbers)
 
     def line(name: str, cells: Sequence[str]) -> Html:
-        kinds = ("ngv-right" if column in right else None for column in range(len(cells)))
-        return element("tr", *(element(name, cell, class_=kind) for cell, kind in zip(cells, kinds, strict=True)))
+        classes = dict.fromkeys(right, "ngv-right")
+        return element("tr", *(element(name, cell, class_=classes.get(at)) for at, cell in enumerate(cells)))
 
     body = element("tbody", *(line("td", row) for row in rows))
     return element(
@@ -98,17 +128,20 @@ def fold(summary: str, *content: str | None, opened: bool = False, class_: str =
 
 def render_json(content: str) -> Html:
     """Render indented JSON, in color unless it is long."""
-    if len(content) > _MOST_COLOURED:
+    if len(content) > _MOST_COLORED:
         return Html(escape_text(content))
     pieces: list[str | None] = []
     at = 0
     for match in _JSON_TOKEN.finditer(content):
         pieces.append(content[at : match.start()])
-        if match["text"]:
-            pieces += [element("span", match["text"], class_="ngv-key" if match["colon"] else "ngv-string")]
-            pieces += [match["colon"]]
+        if match["colon"]:
+            pieces += [element("span", match["text"], class_="ngv-key"), match["colon"]]
+        elif match["text"]:
+            pieces.append(element("span", match["text"], class_="ngv-string"))
+        elif match["number"]:
+            pieces.append(element("span", match[0], class_="ngv-number"))
         else:
-            pieces.append(element("span", match[0], class_="ngv-number" if match["number"] else "ngv-word"))
+            pieces.append(element("span", match[0], class_="ngv-word"))
         at = match.end()
     return join([*pieces, content[at:]])
 
@@ -125,7 +158,8 @@ def draw_bar_chart(
     """
     low = min(0, *values)
     high = max(at_least, *values, 0)
-    high = high if high > low else low + 1
+    if high == low:
+        high = low + 1
     slot = _INNER_WIDTH / max(len(values), 1)
     every = max(1, -(-int(max(map(len, labels), default=1) * _LABEL_PIXELS + 8) // max(int(slot), 1)))
     has_room = max((len(format_number(value)) for value in values), default=0) * _LABEL_PIXELS < slot
@@ -149,7 +183,7 @@ def draw_row_chart(title: str, counts: Mapping[str, float], *, bad: bool = False
     shapes: list[Html] = []
     for number, (name, value) in enumerate(counts.items(), 1):
         foot = _ROW_HEIGHT * number
-        text = name if len(name) <= _MOST_CHARACTERS else f"{name[: _MOST_CHARACTERS - 1]}…"
+        text = cut_text(name, _MOST_CHARACTERS)
         width = max(_FLAT, (_WIDTH - _LEFT) * value / top)
         shapes.append(_draw_label(0, foot - 14, text, "start"))
         shapes.append(_draw_bar(0, foot - 9, width, 8, name, value, bad))
@@ -162,7 +196,9 @@ def draw_point_chart(title: str, x_title: str, xs: Sequence[float], ys: Sequence
     right = max(xs, default=0) or 1
     low = min(ys, default=0)
     high = max(ys, default=1)
-    low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
+    if high == low:
+        low = low - 0.5
+        high = high + 0.5
     shapes = _draw_axes(low, high)
     for x, y in zip(xs, ys, strict=True):
         across = _LEFT + _INNER_WIDTH * x / right
@@ -190,9 +226,9 @@ def _draw_axes(low: float, high: float) -> list[Html]:
 
 def _draw_bar(left: float, top: float, width: float, height: float, label: str, value: float, bad: bool) -> Html:
     place = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
-    kind = f"bar{' bad' if bad else ''}{' zero' if value == 0 else ''}"
+    classes = list_classes("bar", bad=bad, zero=value == 0)
     title = element("title", f"{label}: {format_number(value)}")
-    return element("rect", title, class_=kind, rx="1" if value == 0 else "2", **place)
+    return element("rect", title, class_=classes, rx="1" if value == 0 else "2", **place)
 
 
 def _draw_label(x: float, y: float, text: str, anchor: str) -> Html:

@@ -21,7 +21,10 @@ from nemo_gym._viewer.html.elements import (
     draw_row_chart,
     element,
     fold,
+    format_count,
     join,
+    list_classes,
+    note_more,
     render_json,
     soft,
     table,
@@ -57,13 +60,13 @@ def render_overview(
     link_failures: LinkFailures | None = None,
 ) -> Html:
     """Render all that is known about the file as a whole, or about one of its agents; with `link`, its tasks too."""
-    agents = overview.agents if agent is None else [agent]
+    agents = [agent] if agent else overview.agents
     parts: list[str | None] = []
     if run := overview.run:
         facts = [element("div", element("span", label), element("b", text)) for label, text in run.facts]
         config = fold("Config", element("pre", render_json(format_json(run.config))))
         parts.append(element("div", element("div", *facts, class_="ngv-run"), config, class_="ngv-folds"))
-    parts += [_render_numbers(overview, agents[0] if agents else None), *map(soft, overview.notes)]
+    parts += [_render_numbers(overview, next(iter(agents), None)), *map(soft, overview.notes)]
     if overview.learning_curve is not None:
         picture = f"data:image/png;base64,{b64encode(overview.learning_curve).decode()}"
         parts += [element("h2", "Learning curve"), element("img", src=picture, alt="the reward during training")]
@@ -87,21 +90,20 @@ def render_problems(problems: Sequence[LineProblem], total: int) -> Html:
     if not total:
         return Html()
     rows = [[f"line {one.line:,}", f"{one.size_bytes:,} bytes", one.reason] for one in problems[:_PROBLEMS_SHOWN]]
-    more = total - len(rows)
-    note = soft(f"and {more:,} more") if more > 0 else None
-    heading = element("h2", "1 line cannot be read" if total == 1 else f"{total:,} lines cannot be read")
-    return element("div", heading, table(["line", "size", "reason"], rows), note, class_="ngv ngv-wide ngv-problems")
+    heading = element("h2", f"{format_count(total, 'line')} cannot be read")
+    more = note_more(total - len(rows), "are not listed.")
+    return element("div", heading, table(["line", "size", "reason"], rows), more, class_="ngv ngv-wide ngv-problems")
 
 
-def _render_tasks(rates: Sequence[TaskRate], link: LinkRow) -> Iterable[Html]:
+def _render_tasks(rates: Sequence[TaskRate], link: LinkRow) -> Iterable[Html | None]:
     rows = []
     for rate in rates[:_TASKS_SHOWN]:
-        address = link(rate.row)
-        name = element("a", rate.task_label, href=address) if address else rate.task_label
+        name: str = rate.task_label
+        if address := link(rate.row):
+            name = element("a", name, href=address)
         rows.append([name, str(rate.n), format_number(rate.mean_reward), f"{rate.pass_rate:.0%}"])
     yield table(["task", "scored", "mean reward", "pass rate"], rows, numbers=(1, 2, 3))
-    if (more := len(rates) - len(rows)) > 0:
-        yield soft(f"{more:,} more tasks are not listed.")
+    yield note_more(len(rates) - len(rows), "tasks are not listed.")
 
 
 def _render_numbers(overview: Overview, agent: AgentOverview | None) -> Html:
@@ -127,15 +129,13 @@ def _render_numbers(overview: Overview, agent: AgentOverview | None) -> Html:
 
 
 def _render_failures(failures: Sequence[FailureCount], link: LinkFailures | None) -> Html:
-    rows = [
-        [
-            element("a", one.kind, href=address) if link and (address := link(one)) else element("b", one.kind),
-            f"{one.count:,}",
-            f"{one.n_unresolved:,}",
-            join(element("div", example, class_="ngv-code ngv-clip", title=example) for example in one.examples),
-        ]
-        for one in failures
-    ]
+    rows = []
+    for one in failures:
+        kind = element("b", one.kind)
+        if link and (address := link(one)):
+            kind = element("a", one.kind, href=address)
+        examples = [element("div", text, class_="ngv-code ngv-clip", title=text) for text in one.examples]
+        rows.append([kind, f"{one.count:,}", f"{one.n_unresolved:,}", join(examples)])
     return table(["kind", "failures", "rollouts never scored", "for example"], rows, numbers=(1, 2))
 
 
@@ -197,24 +197,20 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
 
 def render_rollout_diff(diff: RolloutDiff) -> Html:
     """Render both conversations in two columns, and mark where they diverge."""
-    targets = [
-        element(
-            "div",
-            element("span", f"Target, {name}", class_="ngv-soft"),
-            element("span", shorten(value, _TARGET_LENGTH), class_="ngv-code"),
-            class_="ngv-field",
-        )
-        for name, value in diff.left.scoring.targets
-    ]
+    targets = []
+    for name, value in diff.left.scoring.targets:
+        label = element("span", f"Target, {name}", class_="ngv-soft")
+        target = element("span", shorten(value, _TARGET_LENGTH), class_="ngv-code")
+        targets.append(element("div", label, target, class_="ngv-field"))
+    parts = []
+    if targets:
+        parts.append(element("div", *targets, class_="ngv-folds"))
+    parts.append(element("div", _render_head(diff.left), _render_head(diff.right), class_="ngv-pair"))
+    if diff.first is None:
+        parts.append(soft("Both conversations are the same."))
     pairs = [_render_pair(pair, is_first=number == diff.first) for number, pair in enumerate(diff.pairs)]
-    return element(
-        "div",
-        element("div", *targets, class_="ngv-folds") if targets else None,
-        element("div", _render_head(diff.left), _render_head(diff.right), class_="ngv-pair"),
-        soft("Both conversations are the same.") if diff.first is None else None,
-        element("div", *pairs, class_="ngv-pairs"),
-        class_="ngv ngv-wide ngv-diff",
-    )
+    parts.append(element("div", *pairs, class_="ngv-pairs"))
+    return element("div", *parts, class_="ngv ngv-wide ngv-diff")
 
 
 def _render_head(rollout: Rollout) -> Html:
@@ -227,11 +223,13 @@ def _render_pair(pair: BlockPair, *, is_first: bool) -> Html:
     def render_side(block: Block | None) -> Html:
         if block is None:
             return element("div", "The conversation ended here.", class_="ngv-none")
-        return render_block(block, mark=pair.at if is_first else None, opened=is_first)
+        if is_first:
+            return render_block(block, mark=pair.at, opened=True)
+        return render_block(block)
 
     sides = [render_side(pair.left), render_side(pair.right)]
     if not is_first:
-        return element("div", *sides, class_="ngv-pair same" if pair.same else "ngv-pair")
+        return element("div", *sides, class_=list_classes("ngv-pair", same=pair.same))
     heading = element("div", "The first difference", class_="ngv-parting", id=FIRST_DIFFERENCE)
     return join([heading, element("div", *sides, class_="ngv-pair first")])
 
@@ -245,9 +243,9 @@ def render_file_comparison(comparison: FileComparison, link: LinkMatch | None = 
         tile(f"{winners['tie']:,}", "tasks with equal rewards"),
     ]
     if (one := comparison.statistics) is not None:
-        bounds = "" if one.ci95 is None else f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
-        tasks = "1 task" if one.n_paired == 1 else f"{one.n_paired:,} tasks"
-        label = f"difference of the mean rewards over {tasks}{bounds}"
+        label = f"difference of the mean rewards over {format_count(one.n_paired, 'task')}"
+        if one.ci95 is not None:
+            label += f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
         tiles.append(tile(_format_difference(one.difference), label, wide=True))
         if one.mcnemar is not None:
             tiles.append(tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
@@ -256,18 +254,19 @@ def render_file_comparison(comparison: FileComparison, link: LinkMatch | None = 
             tiles.append(tile(f"{one.p_value:.3g}", label, wide=True))
     parts: list[str | None] = [
         element("p", "Baseline ", element("b", comparison.baseline), ", run ", element("b", comparison.run)),
-        element("p", comparison.note, class_="ngv-warning") if comparison.note else None,
-        element("div", *tiles, class_="ngv-grid"),
     ]
+    if comparison.note:
+        parts.append(element("p", comparison.note, class_="ngv-warning"))
+    parts.append(element("div", *tiles, class_="ngv-grid"))
     if comparison.tasks:
         rows = [_list_match_cells(match, link) for match in comparison.tasks[:_MATCHES_SHOWN]]
         parts.append(table(["task", "baseline", "run", "difference", "better"], rows, numbers=(1, 2, 3)))
-        more = len(comparison.tasks) - _MATCHES_SHOWN
-        parts.append(soft(f"{more:,} more tasks differ less.") if more > 0 else None)
-    only = (("baseline", comparison.only_in_baseline), ("run", comparison.only_in_run))
-    for name, missing in only:
+        parts.append(note_more(len(comparison.tasks) - _MATCHES_SHOWN, "tasks differ less."))
+    for name, missing in (("baseline", comparison.only_in_baseline), ("run", comparison.only_in_run)):
         if missing:
-            numbers = ", ".join(map(str, missing[:20])) + (" …" if len(missing) > 20 else "")
+            numbers = ", ".join(map(str, missing[:20]))
+            if len(missing) > 20:
+                numbers += " …"
             parts.append(soft(f"{len(missing):,} tasks only in the {name}: {numbers}"))
     return element("div", *parts, class_="ngv ngv-wide")
 
@@ -278,8 +277,11 @@ def _list_match_cells(match: TaskMatch, link: LinkMatch | None) -> list[str]:
         for mean, n in ((match.baseline_mean, match.n_baseline), (match.run_mean, match.n_run))
     ]
     mood = {"run": "good", "baseline": "bad", "tie": ""}[match.winner]
+    name: str = match.task_label
+    if link:
+        name = element("a", name, href=link(match))
     return [
-        element("a", match.task_label, href=link(match)) if link else match.task_label,
+        name,
         *means,
         _format_difference(match.difference),
         element("span", match.winner, class_=f"ngv-badge {mood}"),

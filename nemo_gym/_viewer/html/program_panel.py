@@ -4,13 +4,13 @@
 All of it is text that a program or a model wrote, and may be long: each part has limited room on a page.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from nemo_gym._viewer.files.program_work import ChangedFile, ProgramBranch, ProgramEnding, ProgramWork
 from nemo_gym._viewer.files.reward_explanation import shorten
 from nemo_gym._viewer.html.blocks import MOST_TEXT, render_block
-from nemo_gym._viewer.html.elements import Html, element, fold, join, soft
+from nemo_gym._viewer.html.elements import Html, element, fold, join, note_more, soft
 from nemo_gym._viewer.html.token_panel import render_tokens
 
 _LINE_COST = 40
@@ -50,7 +50,9 @@ def render_branches(branches: Sequence[ProgramBranch]) -> Html:
     room = _MOST_SAID
     for branch in branches:
         room -= sum(len(block.text) for block in branch.blocks[branch.n_shared :])
-        content = _render_branch(branch) if room >= 0 else [soft("What was said is in the raw JSON.")]
+        content: Iterable[Html | None] = [soft("What was said is in the raw JSON.")]
+        if room >= 0:
+            content = _render_branch(branch)
         folds.append(fold(_title_branch(branch), *content))
     note = soft(
         "Calls that the answer does not build on: titles, sub-agents, what came before a summary, and the like."
@@ -62,17 +64,18 @@ def render_branches(branches: Sequence[ProgramBranch]) -> Html:
 
 def render_program(work: ProgramWork, *, has_failed: bool) -> Html | None:
     """Render how the program ended and the files that were kept; for a failed one, unfold what it printed to stderr."""
+    parts = [element("h2", "The program")]
     folds = []
     if work.ending is not None:
+        parts.append(_render_ending(work.ending))
         for name, text in work.ending.printed:
             shown = element("pre", text[-MOST_TEXT:])
             folds.append(fold(f"The end of {name}", shown, opened=has_failed and name == "stderr"))
     if work.artifacts:
         folds.append(fold(f"Artifacts ({len(work.artifacts)})", *_render_artifacts(work.artifacts)))
-    facts = _render_ending(work.ending) if work.ending is not None else None
-    if facts is None and not folds:
-        return None
-    return join([element("h2", "The program"), facts, element("div", *folds, class_="ngv-folds") if folds else None])
+    if folds:
+        parts.append(element("div", *folds, class_="ngv-folds"))
+    return join(parts) if len(parts) > 1 else None
 
 
 def _render_changed_file(file: ChangedFile, kept: int, opened: bool) -> Html:
@@ -86,8 +89,7 @@ def _render_changed_file(file: ChangedFile, kept: int, opened: bool) -> Html:
         if n
     ]
     title = join([element("span", file.name, class_="ngv-path"), *counts])
-    cut = len(file.lines) - kept
-    note = soft(f"{cut:,} more lines are in the raw JSON.") if cut else None
+    note = note_more(len(file.lines) - kept, "lines are in the raw JSON.")
     return fold(title, element("pre", *spans, class_="ngv-patch"), note, opened=opened)
 
 
@@ -95,19 +97,25 @@ def _title_branch(branch: ProgramBranch) -> Html:
     calls = branch.calls
     if len(calls) > _CALLS_NAMED:
         label = f"{len(calls):,} calls, {calls[0]} to {calls[-1]}"
+    elif len(calls) > 1:
+        label = f"Calls {', '.join(map(str, calls))}"
     else:
-        label = f"{'Calls' if len(calls) > 1 else 'Call'} {', '.join(map(str, calls)) or 'without a number'}"
-    after = "starts fresh" if branch.begins_after is None else f"continues call {branch.begins_after}"
+        label = f"Call {', '.join(map(str, calls)) or 'without a number'}"
+    after = "starts fresh"
+    if branch.begins_after is not None:
+        after = f"continues call {branch.begins_after}"
     own = branch.blocks[branch.n_shared :]
-    asked = next((block.text for block in reversed(own) if block.kind == "user" and not block.generated), "")
-    peek = element("span", shorten(asked, _PEEK), class_="ngv-soft") if asked else None
-    return join([label, element("span", after, class_="ngv-badge"), peek])
+    title = [label, element("span", after, class_="ngv-badge")]
+    if asked := next((block.text for block in reversed(own) if block.kind == "user" and not block.generated), ""):
+        title.append(element("span", shorten(asked, _PEEK), class_="ngv-soft"))
+    return join(title)
 
 
 def _render_branch(branch: ProgramBranch) -> Iterator[Html]:
-    if n := branch.n_shared:
-        first = "Its first item is that" if n == 1 else f"Its first {n:,} items are those"
-        yield soft(f"{first} of the main line.")
+    if branch.n_shared == 1:
+        yield soft("Its first item is that of the main line.")
+    elif branch.n_shared:
+        yield soft(f"Its first {branch.n_shared:,} items are those of the main line.")
     own = branch.blocks[branch.n_shared :]
     for heading, name, generated in (("Prompt", "ngv-given", False), ("What the model did", "ngv-made", True)):
         blocks = [render_block(block) for block in own if block.generated is generated]
@@ -118,8 +126,9 @@ def _render_branch(branch: ProgramBranch) -> Iterator[Html]:
 
 
 def _render_ending(ending: ProgramEnding) -> Html:
-    code = ending.exit_code
-    facts = {"exit code": "none: it was ended" if code is None else str(code)}
+    facts = {"exit code": "none: it was ended"}
+    if ending.exit_code is not None:
+        facts["exit code"] = str(ending.exit_code)
     if ending.seconds is not None:
         facts["time"] = f"{ending.seconds:.1f} s"
     if ending.n_calls is not None:
@@ -133,7 +142,6 @@ def _render_artifacts(artifacts: Mapping[str, str]) -> Iterator[Html]:
     for name, text in artifacts.items():
         shown = text[: min(room, MOST_TEXT)]
         room -= len(shown)
-        cut = len(text) - len(shown)
-        note = soft(f"{cut:,} more characters are in the raw JSON.") if cut else None
+        note = note_more(len(text) - len(shown), "characters are in the raw JSON.")
         title = join([element("span", name, class_="ngv-path"), element("span", f"{len(text):,}", class_="ngv-badge")])
         yield fold(title, element("pre", shown) if shown else None, note)

@@ -23,7 +23,7 @@ from nemo_gym._viewer.files.rollout_comparison import compare_files
 from nemo_gym._viewer.files.row_facts import FAILED, SCORED
 from nemo_gym._viewer.files.row_selection import pick_evenly
 from nemo_gym._viewer.files.run_companions import RunFiles, label_files, open_failures
-from nemo_gym._viewer.html.elements import SCRIPT, STYLE, Html, element, join, table
+from nemo_gym._viewer.html.elements import SCRIPT, STYLE, Html, element, join, list_classes, table
 from nemo_gym._viewer.html.file_pages import render_file_comparison, render_overview, render_problems
 from nemo_gym._viewer.html.rollout_page import render_rollout
 
@@ -166,19 +166,21 @@ def _render_file(
 
 
 def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> list[str]:
-    score = mood = ""
+    badges = []
     if rollout.outcome == "not run":
-        score = rollout.outcome
+        badges.append(element("span", rollout.outcome, class_="ngv-badge"))
     elif rollout.failure is not None:
-        score = rollout.failure.kind
-        mood = "bad"
+        badges.append(element("span", rollout.failure.kind, class_="ngv-badge bad"))
     elif rollout.reward is not None:
-        score = format_number(rollout.reward)
-        mood = "bad" if rollout.reward <= 0 else "good" if rollout.reward >= 1 else ""
-    title = rollout.title if rollout.task is not None else f"{rollout.title} {one.row + 1}"
-    badges = [element("span", score, class_=f"ngv-badge {mood}")] if score else []
-    badges += [element("span", "cut off", class_="ngv-badge mid")] if rollout.cut_off else []
-    badges += [element("span", "crashed tool", class_="ngv-badge bad")] if rollout.tool_errors else []
+        classes = list_classes("ngv-badge", bad=rollout.reward <= 0, good=rollout.reward >= 1)
+        badges.append(element("span", format_number(rollout.reward), class_=classes))
+    if rollout.cut_off:
+        badges.append(element("span", "cut off", class_="ngv-badge mid"))
+    if rollout.tool_errors:
+        badges.append(element("span", "crashed tool", class_="ngv-badge bad"))
+    title = rollout.title
+    if rollout.task is None:
+        title = f"{title} {one.row + 1}"
     texts = (preview.asked, preview.answer, preview.target)
     return [
         element("a", title, href=f"{_PAGES}/{one.name}"),

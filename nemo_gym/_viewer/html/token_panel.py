@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from nemo_gym._viewer.files.rollout_tokens import Token, TokenSequence
-from nemo_gym._viewer.html.elements import Html, element, join, soft
+from nemo_gym._viewer.html.elements import Html, element, join, note_more, soft
 
 TOKEN_LIMIT = 4000
 # The lowest log-prob of each color: probabilities of 90 %, 50 %, 20 % and 5 %.
@@ -25,8 +25,7 @@ def render_tokens(sequence: TokenSequence) -> Html:
     colors = [element("span", element("i", class_=name), label) for name, label in _LEGEND]
     trained = element("span", element("i", class_="on"), "trained on")
     legend = element("div", "Probability: ", *colors, trained, class_="ngv-legend")
-    cut = len(sequence.tokens) - TOKEN_LIMIT
-    more = soft(f"{cut:,} more tokens are in the raw JSON.") if cut > 0 else None
+    more = note_more(len(sequence.tokens) - TOKEN_LIMIT, "tokens are in the raw JSON.")
     return join([soft(said), legend, element("div", *_iter_rendered(sequence), class_="ngv-tokens"), more])
 
 
@@ -48,12 +47,22 @@ def _iter_rendered(sequence: TokenSequence) -> Iterator[Html]:
 
 
 def _render_token(token: Token) -> Html:
-    text = str(token.id) if token.text is None else token.text.replace("\n", "⏎\n")
-    classes = ["on" if token.trained else "", "id" if token.text is None else ""]
-    if token.logprob is not None and not math.isnan(token.logprob):
-        classes.insert(0, f"l{sum(token.logprob < bound for bound in _BOUNDS)}")
-    title = [] if token.id is None else [f"token {token.id}"]
+    classes = []
+    title = []
+    if token.id is not None:
+        title.append(f"token {token.id}")
     if token.logprob is not None:
         title.append(f"log-prob {token.logprob:.3f} ({math.exp(min(token.logprob, 0.0)):.1%})")
-    title.append("trained on" if token.trained else "context")
-    return element("i", text, class_=" ".join(filter(None, classes)) or None, title=" · ".join(title))
+        if not math.isnan(token.logprob):
+            classes.append(f"l{sum(token.logprob < bound for bound in _BOUNDS)}")
+    if token.trained:
+        classes.append("on")
+        title.append("trained on")
+    else:
+        title.append("context")
+    if token.text is None:
+        text = str(token.id)
+        classes.append("id")
+    else:
+        text = token.text.replace("\n", "⏎\n")
+    return element("i", text, class_=" ".join(classes) or None, title=" · ".join(title))

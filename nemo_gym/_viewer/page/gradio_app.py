@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Gradio. Links, keys and inputs all come down to a new `Location`; one function shows a location.
+"""The page in Gradio. Every link, key and input leads to a new `Location`, which one function shows.
 
 Model-written text reaches the page through `gr.HTML` only, escaped; never through components that render markdown.
 """
@@ -23,7 +23,7 @@ HIDDEN = gr.update(elem_classes="ngp-none")
 SHOWN = gr.update(visible=True, elem_classes="")
 _IDLE_S = 1.0
 _SEARCHING_S = 0.3
-_COLOURS = (
+_COLORS = (
     ("body_background_fill", "#ffffff", "#101216"),
     ("body_text_color", "#1c1f26", "#e6e8ee"),
     ("body_text_color_subdued", "#5b6270", "#9aa2b1"),
@@ -39,7 +39,7 @@ _COLOURS = (
     ("checkbox_label_background_fill_selected", "#e8effc", "#26324a"),
     ("link_text_color", "#2f5fd0", "#8ab0ff"),
 )
-"""Names of Gradio's theme, each with its colour in the light and in the dark."""
+"""Names of Gradio's theme, each with its color in the light and in the dark."""
 
 
 _SORT_NAMES = {
@@ -173,16 +173,15 @@ class Viewer:
             return repr((file.overview_version, file.version))
         shown = self._files.files if location.tab == "compare" else [file]
         known = "whole"
-        if location.tab == "rollout" and location.row is not None:
-            if _is_awaited(file, location):
-                known = "awaited"
-            else:
-                known = "alone" if file.run_files.find_planned(location.row) is None else "with-its-plan"
+        if _is_awaited(file, location):
+            known = "awaited"
+        elif location.tab == "rollout" and location.row is not None:
+            known = "alone" if file.run_files.find_planned(location.row) is None else "with-its-plan"
         return f"{known} {[one.version for one in shown]}"
 
 
 class BrowseTab:
-    """Its components, and what they show at a location."""
+    """The components of the list of rollouts, and what they show at a location."""
 
     def __init__(self) -> None:
         with gr.Row(elem_classes="ngp-filters", equal_height=True):
@@ -238,7 +237,9 @@ class BrowseTab:
             descending=bool(descending),
             columns=tuple(columns or ()),
         )
-        return there if there == location else there.change(page=0)
+        if there == location:
+            return location
+        return there.change(page=0)
 
     def set_inputs(self, file: OpenFile, location: Location) -> dict[Any, Any]:
         """Return the inputs as a location sets them, with what the file offers to choose from."""
@@ -272,10 +273,11 @@ def make_panel(name: str, html: str = "") -> gr.HTML:
 
 def _write_state(location: Location, seen: str, look_s: float, number: object) -> Html:
     """Write down where the page is, what it has seen, and when to look for more, for `page.js` to read."""
+    position = location.row if location.tab == "rollout" else location.page
     return element(
         "i",
         data_place=location.to_query(),
-        data_view=f"{location.tab} {location.file} {location.row if location.tab == 'rollout' else location.page}",
+        data_view=f"{location.tab} {location.file} {position}",
         data_seen=seen,
         data_look_ms=str(round(1000 * look_s)),
         data_number=str(number),
@@ -294,11 +296,11 @@ def _render_unless_lost(render: Callable[[], str]) -> str:
 
 
 def make_theme() -> gr.themes.Base:
-    """Return Gradio's plain theme in the colours of the rollouts, with fonts of the reader's system."""
+    """Return Gradio's plain theme in the colors of the rollouts, with fonts of the reader's system."""
     plain = gr.themes.Base(
         primary_hue="blue",
         font=["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
         font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"],
     )
-    pairs = {name: value for key, light, dark in _COLOURS for name, value in ((key, light), (f"{key}_dark", dark))}
+    pairs = {name: value for key, light, dark in _COLORS for name, value in ((key, light), (f"{key}_dark", dark))}
     return plain.set(**pairs, block_radius="10px", input_radius="8px")

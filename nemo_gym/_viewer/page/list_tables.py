@@ -12,7 +12,7 @@ from typing import Any
 from nemo_gym._viewer.files.file_queries import ResultPage, Results, RowSummary
 from nemo_gym._viewer.files.row_facts import FAILED
 from nemo_gym._viewer.files.row_selection import GROUP_SORTS, Filters, TaskGroup
-from nemo_gym._viewer.html.elements import Html, element, join
+from nemo_gym._viewer.html.elements import Html, element, format_count, join
 from nemo_gym._viewer.page.location import Location
 from nemo_gym._viewer.page.open_files import OpenFile
 
@@ -39,7 +39,7 @@ def make_link(location: Location, *content: str, current: bool = False, **attrib
 
 
 def make_badge(text: str, mood: str = "is-bad") -> Html:
-    """Make a word in a coloured box."""
+    """Make a word in a colored box."""
     return element("span", text, class_=f"ngp-badge {mood}")
 
 
@@ -73,13 +73,8 @@ def format_short(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 or float(number).is_integer() else f"{number:.3g}"
 
 
-def format_count(number: int, noun: str) -> str:
-    """Say how many there are: `1 task`, `2 tasks`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def count_rows(file: OpenFile, number: int) -> str:
-    """Say how many rows of a file there are, by what a row of it is."""
+    """Return a number of rows with the noun for the rows of this file: `3 rollouts`."""
     return format_count(number, _NOUNS[file.index.kind])
 
 
@@ -89,16 +84,16 @@ def format_reward(reward: float) -> str:
 
 
 class RewardScale:
-    """Rewards as shares between the lowest and the highest of a file, at least 0 to 1, for colours."""
+    """Rewards as shares between the lowest and the highest of a file, at least 0 to 1, for colors."""
 
     def __init__(self, file: OpenFile) -> None:
         self._browser = file.browser
         choices = file.browser.list_choices()
-        self._low = min(0.0, choices.reward_low if choices.reward_low is not None else 0.0)
-        self._high = max(1.0, choices.reward_high if choices.reward_high is not None else 1.0)
+        self._low = min(choices.reward_low or 0.0, 0.0)
+        self._high = max(choices.reward_high or 1.0, 1.0)
 
     def render_reward(self, reward: float | None) -> Html:
-        """Render a reward as a coloured number."""
+        """Render a reward as a colored number."""
         if reward is None:
             return _NONE
         return element("span", format_reward(reward), class_="ngp-reward", style=self._style(reward))
@@ -107,17 +102,26 @@ class RewardScale:
         """Render the reward or the failure of a rollout."""
         if one.outcome == "not run":
             return element("span", one.outcome, class_="ngp-badge")
-        return make_badge(one.failure_kind or "failed") if one.outcome == "failed" else self.render_reward(one.reward)
+        if one.outcome == "failed":
+            return make_badge(one.failure_kind or "failed")
+        return self.render_reward(one.reward)
 
     def render_dots(self, location: Location, rows: Sequence[int], most: int) -> Html:
-        """Render rollouts of a task as dots, each a link; a ring round the one that is open."""
-        dots = [self._render_dot(location, self._browser.summarize_row(row)) for row in rows[:most]]
-        more = f" +{len(rows) - most:,}" if len(rows) > most else None
-        return join([element("span", *dots, class_="ngp-dots"), more])
+        """Render rollouts of a task as dots, each a link; with a ring around the one that is open."""
+        dots = element(
+            "span",
+            *(self._render_dot(location, self._browser.summarize_row(row)) for row in rows[:most]),
+            class_="ngp-dots",
+        )
+        if len(rows) <= most:
+            return dots
+        return join([dots, f" +{len(rows) - most:,}"])
 
     def _render_dot(self, location: Location, one: RowSummary) -> Html:
         attributes = {"class_": "ngp-dot is-bad"}
-        said = one.failure_kind if one.outcome == "failed" and one.failure_kind else one.outcome
+        said: str = one.outcome
+        if one.outcome == "failed" and one.failure_kind:
+            said = one.failure_kind
         if one.outcome == "scored" and one.reward is not None:
             attributes = {"class_": "ngp-dot", "style": self._style(one.reward)}
             said = f"reward {format_reward(one.reward)}"
@@ -200,19 +204,25 @@ def _clip(text: str) -> Html:
 
 
 def _render_troubles(one: RowSummary) -> Html:
-    crashed = make_badge("crashed tool") if one.has_tool_error else None
-    cut_off = make_badge("cut off", "is-mid") if one.is_cut_off else None
-    return join([crashed, " " if crashed and cut_off else None, cut_off]) or _NONE
+    badges = []
+    if one.has_tool_error:
+        badges.append(make_badge("crashed tool"))
+    if one.is_cut_off:
+        badges.append(make_badge("cut off", "is-mid"))
+    return Html(" ".join(badges)) or _NONE
 
 
 def _make_field_column(name: str, numbers: Sequence[str] = ()) -> Column:
     """Make a column of a field of the row or its task; what is a number in the index can be sorted by."""
 
     def cell(one: RowSummary | TaskGroup) -> str:
-        value = one.fields.get(name) if isinstance(one, RowSummary) else None
-        return format_reward(value) if value is not None else one.preview.fields.get(name) or _NONE
+        if isinstance(one, RowSummary) and name in one.fields:
+            return format_reward(one.fields[name])
+        return one.preview.fields.get(name) or _NONE
 
-    return Column(name, name, cell, "number wide") if name in numbers else Column("", name, cell, "field wide")
+    if name in numbers:
+        return Column(name, name, cell, "number wide")
+    return Column("", name, cell, "field wide")
 
 
 def _render_tool_calls(one: RowSummary) -> Html:
@@ -222,8 +232,10 @@ def _render_tool_calls(one: RowSummary) -> Html:
 def _render_tokens(one: RowSummary) -> Html:
     if one.output_tokens is None:
         return _NONE
-    read = "" if one.input_tokens is None else f"{one.input_tokens:,} read, "
-    return element("span", format_short(one.output_tokens), title=f"{read}{one.output_tokens:,} written")
+    title = f"{one.output_tokens:,} written"
+    if one.input_tokens is not None:
+        title = f"{one.input_tokens:,} read, {title}"
+    return element("span", format_short(one.output_tokens), title=title)
 
 
 def _render_tasks(file: OpenFile, location: Location) -> tuple[Html, bool]:
@@ -303,21 +315,24 @@ def _render_table(
     columns: Sequence[Column],
     rows: Sequence[Html],
 ) -> Html:
-    """Render the rows with how many were found above and the pager below; why there are none, if so."""
-    text = format_count(found.total, noun) + ("" if location.filters.is_empty else " found")
+    """Render the rows between their number and the pager, or say why there are none."""
+    is_filtered = not location.filters.is_empty
+    text = format_count(found.total, noun)
+    if is_filtered:
+        text += " found"
     parts: list[str] = [element("span", text, class_="ngp-strong")]
     if not found.complete:
         parts += [render_progress(found.searched), f"searched {found.searched:.0%}"]
-    if not location.filters.is_empty:
+    if is_filtered:
         parts.append(make_link(location.change(filters=Filters(), page=0), "Clear filters", class_="ngp-quiet"))
     above = element("div", *parts, class_="ngp-found")
     if not rows:
         if not found.complete or not file.index.progress.complete:
             text = "Nothing found so far."
-        elif location.filters.is_empty:
-            text = "The file holds no rows that can be shown."
-        else:
+        elif is_filtered:
             text = f"No {noun} matches these filters."
+        else:
+            text = "The file holds no rows that can be shown."
         return element("div", above, element("p", text, class_="ngp-empty"), class_="ngp")
     head = element("thead", element("tr", *(_render_heading(location, column) for column in columns)))
     table = element("table", head, element("tbody", *rows), class_="ngp-table")
@@ -327,14 +342,14 @@ def _render_table(
 
 
 def _render_heading(location: Location, column: Column) -> Html:
-    title = column.title
-    order = None
-    if column.sort:
-        is_sorted = location.sort == column.sort
-        order = ("descending" if location.descending else "ascending") if is_sorted else "none"
-        then = location.change(sort=column.sort, descending=is_sorted and not location.descending, page=0)
-        title = make_link(then, title)
-    return element("th", title, scope="col", class_=column.kind, aria_sort=order)
+    if not column.sort:
+        return element("th", column.title, scope="col", class_=column.kind)
+    is_sorted = location.sort == column.sort
+    order = "none"
+    if is_sorted:
+        order = "descending" if location.descending else "ascending"
+    then = location.change(sort=column.sort, descending=is_sorted and not location.descending, page=0)
+    return element("th", make_link(then, column.title), scope="col", class_=column.kind, aria_sort=order)
 
 
 def _render_row(columns: Sequence[Column], cells: Sequence[str], location: Location, **attributes: str | None) -> Html:
@@ -347,8 +362,12 @@ def _render_row(columns: Sequence[Column], cells: Sequence[str], location: Locat
 def _render_pager(location: Location, page: ResultPage[Any]) -> Html | None:
     if page.n_pages <= 1:
         return None
-    before = location.change(page=page.number - 1) if page.number > 0 else None
-    after = location.change(page=page.number + 1) if page.number + 1 < page.n_pages else None
+    before = None
+    after = None
+    if page.number > 0:
+        before = location.change(page=page.number - 1)
+    if page.number + 1 < page.n_pages:
+        after = location.change(page=page.number + 1)
     return element(
         "nav",
         render_step(before, "ngp-previous-page", "‹ Previous page"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a reader is in the viewer: the tab, the rollout, the filters; as a value, and as the query of a URL.
 
-A link carries the whole location, so that it opens what its sender saw. What a query says wrongly is left out, never an
-error: links get cut off and edited.
+A link carries the whole location, so that it opens what its sender saw. Invalid parts of a query are ignored, because
+links get cut off and edited.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +25,9 @@ class RowRef:
 
     file: int
     row: int
+
+    def __str__(self) -> str:
+        return f"{self.file}.{self.row}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Location:
             ("tab", self.tab),
             ("file", self.file or None),
             ("row", self.row),
-            ("with", f"{self.beside.file}.{self.beside.row}" if self.beside else None),
+            ("with", self.beside),
             ("against", self.against),
             ("of", self.agent or None),
             ("q", chosen.text or None),
@@ -73,11 +76,11 @@ class Location:
             ("tool", chosen.tool),
             ("finish", chosen.finish_reason),
             ("failure", chosen.failure_kind),
-            ("crashed", 1 if chosen.tool_error else None),
-            ("cut", 1 if chosen.cut_off else None),
+            ("crashed", int(chosen.tool_error) or None),
+            ("cut", int(chosen.cut_off) or None),
             *(("col", name) for name in self.columns),
             ("sort", f"{'-' if self.descending else ''}{self.sort}" or None),
-            ("group", 1 if self.grouped else None),
+            ("group", int(self.grouped) or None),
             ("page", self.page or None),
         ]
         return "?" + urlencode([(key, value) for key, value in pairs if value is not None])
@@ -96,8 +99,10 @@ def parse_location(query: str) -> Location:
 
     def read_value(key: str, parse: Callable[[str], ValueT]) -> ValueT | None:
         said = read_text(key)
+        if said is None:
+            return None
         try:
-            return None if said is None else parse(said)
+            return parse(said)
         except ValueError:
             return None
 

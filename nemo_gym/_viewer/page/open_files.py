@@ -48,7 +48,14 @@ class OpenFile:
         """A value that changes when there is more to show."""
         progress = self.index.progress
         n_failures = self.failures.n_rows if self.failures else 0
-        return (*progress.version, progress.complete, progress.n_problems, n_failures, self.run_files.n_planned)
+        return (
+            *progress.version,
+            progress.complete,
+            progress.n_problems,
+            n_failures,
+            self.run_files.n_planned,
+            self.run_files.find_metrics_time(),
+        )
 
     def get_overview(self) -> Overview:
         """Return the overview of the file; of one that grows, it may be some seconds old."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may see the page: as for every server, and nothing can be sent to it but the questions that it asks by itself."""
+"""Admit to the page those who may call any server, and let through only requests that read it or that it makes."""
 
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -15,9 +15,9 @@ _READING = ("GET", "HEAD")
 
 
 class PageAdmission(Admission):
-    """Passes on to Gradio what reads the page or asks its questions.
+    """Passes on to Gradio the requests that read the page and those that the page makes.
 
-    A token comes once in the address of the page, and in a cookie from then on.
+    A token comes in the address of the page the first time, and in a cookie from then on.
     """
 
     async def refuse(self, scope: Scope) -> Response | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the page besides the lists, as HTML: the header with its tabs, one rollout, two beside each other.
 
-A location is completed here too: a link may name what is not there, or leave out what a tab needs.
+Locations are completed here too: a link may name a row that does not exist, or lack one that a tab needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from nemo_gym._viewer.files.file_queries import Results
 from nemo_gym._viewer.files.one_rollout import Rollout, read_rollout
 from nemo_gym._viewer.files.rollout_comparison import TaskMatch, compare_rollouts
 from nemo_gym._viewer.files.row_selection import GROUP_SORTS, SORTS, Filters
-from nemo_gym._viewer.html.elements import Html, element, join
+from nemo_gym._viewer.html.elements import Html, element, format_count, join
 from nemo_gym._viewer.html.file_pages import (
     render_file_comparison,
     render_overview,
@@ -22,7 +22,6 @@ from nemo_gym._viewer.html.rollout_page import render_rollout
 from nemo_gym._viewer.page.list_tables import (
     RewardScale,
     count_rows,
-    format_count,
     format_reward,
     make_badge,
     make_link,
@@ -76,7 +75,7 @@ def complete_location(files: OpenFiles, location: Location) -> Location:
         location = location.change(sort="", descending=False)
     if location.tab == "rollout" and location.row is None:
         rows = _find_listed_rows(file, location).items
-        return location.change(row=rows[0] if len(rows) else None)
+        return location.change(row=next(iter(rows), None))
     if location.tab == "compare" and location.beside is None and not _can_compare_files(files, location):
         return _choose_two_rollouts(files, location)
     return location
@@ -88,8 +87,10 @@ def _wait_for_row(file: OpenFile, row: int) -> bool:
 
 
 def _find_listed_rows(file: OpenFile, location: Location) -> Results[Sequence[int]]:
-    sort = "task" if location.grouped else location.sort
-    return file.browser.find_rows(location.filters, sort or "file", location.descending)
+    sort = location.sort or "file"
+    if location.grouped:
+        sort = "task"
+    return file.browser.find_rows(location.filters, sort, location.descending)
 
 
 # --- the file as a whole ----------------------------------------------------------------------------------------------
@@ -111,20 +112,25 @@ def render_header(files: OpenFiles, location: Location) -> Html:
         _THEME_BUTTON,
         class_="ngp-title",
     )
-    run = file.run_files.describe()
-    about = element("p", run.headline, class_="ngp-run") if run else None
+    about = None
+    if run := file.run_files.describe():
+        about = element("p", run.headline, class_="ngp-run")
     tabs = element("nav", *_iter_tabs(location), class_="ngp-tabs")
     return element("header", title, about, chips, tabs, class_="ngp ngp-header")
 
 
 def _iter_tabs(location: Location) -> Iterator[Html]:
-    current = "tasks" if location.tab == "browse" and location.grouped else location.tab
+    current: str = location.tab
+    if location.tab == "browse" and location.grouped:
+        current = "tasks"
     for name, title in _TABS.items():
+        there = location
         if name in ("tasks", "browse"):
-            page = location.page if name == current else 0
-            there = location.change(tab="browse", grouped=name == "tasks", page=page)
+            there = there.change(tab="browse", grouped=name == "tasks")
+            if name != current:
+                there = there.change(page=0)
         else:
-            there = location.change(tab=name)
+            there = there.change(tab=name)
         yield make_link(there, title, class_="ngp-tab", current=name == current)
 
 
@@ -166,9 +172,12 @@ def render_overview_tab(files: OpenFiles, location: Location) -> Html:
         chips = element("div", render_chips("Agent", agents), class_="ngp")
 
     def link_failures(kind: FailureCount) -> str | None:
-        number = files.find_number(file.failures) if kind.in_failures_file and file.failures else location.file
-        there = Location(tab="browse", file=number or 0, filters=Filters(failure_kind=kind.kind))
-        return None if number is None else there.to_query()
+        number: int | None = location.file
+        if kind.in_failures_file and file.failures:
+            number = files.find_number(file.failures)
+        if number is None:
+            return None
+        return Location(tab="browse", file=number, filters=Filters(failure_kind=kind.kind)).to_query()
 
     overview = render_overview(report, agent=chosen, link_failures=link_failures)
     if not report.complete:
@@ -180,7 +189,7 @@ def render_overview_tab(files: OpenFiles, location: Location) -> Html:
 
 
 def render_rollout_bar(file: OpenFile, location: Location) -> Html:
-    """Render the place of a rollout among the others, with links to its neighbours."""
+    """Render where a rollout stands among the others, with links to its neighbors."""
     if location.row is None:
         return Html()
     beside = file.browser.find_neighbors(_find_listed_rows(file, location), location.row)
@@ -222,7 +231,9 @@ def _find_most_different(file: OpenFile, row: int, rows: Sequence[int]) -> int |
     """Return the repeat that differs most in reward, the first of equals."""
     reward = file.browser.summarize_row(row).reward or 0
     others = [file.browser.summarize_row(other) for other in rows if other != row]
-    return max(others, key=lambda other: abs((other.reward or 0) - reward)).row if others else None
+    if not others:
+        return None
+    return max(others, key=lambda other: abs((other.reward or 0) - reward)).row
 
 
 # --- two beside each other --------------------------------------------------------------------------------------------
@@ -233,7 +244,9 @@ def render_compare_tab(files: OpenFiles, location: Location) -> Html:
     modes = None
     if _can_compare_files(files, location):
         of_files = location.change(beside=None, against=_choose_run(location))
-        of_rollouts = location if location.beside else _choose_two_rollouts(files, location)
+        of_rollouts = location
+        if location.beside is None:
+            of_rollouts = _choose_two_rollouts(files, location)
         choices = [(of_files, "Files", location.beside is None), (of_rollouts, "Rollouts", location.beside is not None)]
         links = (make_link(there, name, class_="ngp-chip", current=current) for there, name, current in choices)
         modes = render_chips("Compare", links)
@@ -262,7 +275,9 @@ def _can_compare_files(files: OpenFiles, location: Location) -> bool:
 
 def _choose_run(location: Location) -> int:
     """Return the file to compare with: the one that was chosen, or the first other one."""
-    return location.against if location.against is not None else int(location.file == 0)
+    if location.against is None:
+        return int(location.file == 0)
+    return location.against
 
 
 def _choose_two_rollouts(files: OpenFiles, location: Location) -> Location:
@@ -276,7 +291,9 @@ def _choose_two_rollouts(files: OpenFiles, location: Location) -> Location:
             return location
         row = min(repeated, key=lambda group: (group.min_reward or 0) - (group.max_reward or 0)).rows[0]
     other = _find_most_different(file, row, file.find_repeats(row))
-    return location if other is None else location.change(row=row, beside=RowRef(location.file, other))
+    if other is None:
+        return location
+    return location.change(row=row, beside=RowRef(location.file, other))
 
 
 def _render_choice(files: OpenFiles, location: Location, label: str, chosen: RowRef, other: RowRef) -> Html:
@@ -290,17 +307,18 @@ def _render_choice(files: OpenFiles, location: Location, label: str, chosen: Row
         for row in file.browser.find_rows(Filters(task=task), "rollout").items[:_MOST_DOTS]:
             one = file.browser.summarize_row(row)
             ref = RowRef(number, row)
-            said = f"reward {format_reward(one.reward)}" if one.reward is not None else one.failure_kind or one.outcome
-            left, right = (ref, other) if label == "Left" else (other, ref)
-            there = location.change(file=left.file, row=left.row, beside=right)
-            number_and_outcome, title = (
-                (f"#{one.rollout} ", scale.render_outcome(one)),
-                f"rollout {one.rollout}, {said}",
-            )
-            name = " · ".join(filter(None, (label, file.name if len(files.files) > 1 else "", one.agent)))
-            lines.setdefault(name, []).append(
-                make_link(there, *number_and_outcome, class_="ngp-chip", title=title, current=ref == chosen)
-            )
+            if label == "Left":
+                there = location.change(file=number, row=row, beside=other)
+            else:
+                there = location.change(file=other.file, row=other.row, beside=ref)
+            said = one.failure_kind or one.outcome
+            if one.reward is not None:
+                said = f"reward {format_reward(one.reward)}"
+            title = f"rollout {one.rollout}, {said}"
+            content = (f"#{one.rollout} ", scale.render_outcome(one))
+            name = [label, file.name, one.agent] if len(files.files) > 1 else [label, one.agent]
+            chip = make_link(there, *content, class_="ngp-chip", title=title, current=ref == chosen)
+            lines.setdefault(" · ".join(filter(None, name)), []).append(chip)
     return element("div", *(render_chips(name, items) for name, items in lines.items()), class_="ngp-side")
 
 

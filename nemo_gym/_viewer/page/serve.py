@@ -5,17 +5,15 @@ Nothing is fetched from elsewhere and nothing is sent anywhere: a content securi
 server, whatever a rollout contains.
 """
 
-import importlib.abc
-import importlib.machinery
+import importlib
 import importlib.util
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from nemo_gym._util.garbage import pause_collections
@@ -121,25 +119,14 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
     )
     # A thread that indexes holds the interpreter this long at a time, and an answer takes it many times over.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    # Where it is installed, Gradio loads it for the first answer, in case that it is a figure: half a second.
-    with _hide_module("matplotlib"):
-        Server(config).run(sockets=[listening])
+    Server(config).run(sockets=[listening])
 
 
 def import_page() -> None:
-    """Import the page, and Gradio without what it does on the side, which is half of its import time.
-
-    On import it parses the source of each of its components to write type stubs into its own folder, and loads `mcp`
-    where that is installed; it also reports to its makers unless told otherwise.
-    """
+    """Import the page and Gradio, which takes seconds. Gradio reports to its makers unless it is told not to."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    finder = _WithoutStubs()
-    sys.meta_path.insert(0, finder)
-    try:
-        with pause_collections(), _hide_module("mcp"):
-            importlib.import_module("nemo_gym._viewer.page.gradio_app")
-    finally:
-        sys.meta_path.remove(finder)
+    with pause_collections():
+        importlib.import_module("nemo_gym._viewer.page.gradio_app")
 
 
 def make_application(files: OpenFiles, host: str, access: "AccessRules") -> "ASGIApp":
@@ -184,36 +171,3 @@ class _OwnServerOnly:
             await send(message)
 
         await self._inner(scope, receive, with_policy)
-
-
-@contextmanager
-def _hide_module(name: str) -> Iterator[None]:
-    """Make it look as if a module were not installed, unless it is loaded already."""
-    hidden = name not in sys.modules
-    if hidden:
-        sys.modules[name] = None  # type: ignore[assignment]  # how Python spells "not to be imported"
-    try:
-        yield
-    finally:
-        if hidden:
-            del sys.modules[name]
-
-
-class _WithoutStubs(importlib.abc.MetaPathFinder):
-    """Finds the module in which Gradio writes its type stubs, and takes that from it."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "gradio.component_meta":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.origin is not None:
-            spec.loader = _StublessLoader(fullname, spec.origin)
-        return spec
-
-
-class _StublessLoader(importlib.machinery.SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        module.create_or_modify_pyi = lambda *_: None  # type: ignore[attr-defined]

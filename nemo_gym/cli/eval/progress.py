@@ -76,7 +76,7 @@ def show_progress(
     summary: RunSummary, limiter: Limiter, on: Screen | None, *, before: int = 0
 ) -> Iterator[Callable[[Outcome], None]]:
     """Count outcomes into `summary`, and show progress and the final result."""
-    standing = Standing(summary, limiter, before)
+    standing = Standing(summary, limiter, RETRIES, before)
     summary.begin()
     if on is None:
         try:

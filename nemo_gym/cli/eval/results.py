@@ -75,13 +75,13 @@ async def report(
         hint = "the rollouts are recorded; free some disk space, then run the same command again with `--resume`"
         raise write_error(paths.aggregate_metrics, error, hint) from error
     if settings.json_summary:
-        render.json_data(summarise(paths, counts, aggregates))
+        render.json_data(summarize(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
     return aggregates
 
 
-def summarise(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
+def summarize(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
     """Return the summary of a run, for JSON."""
     return {
         "schema": 1,
@@ -122,11 +122,14 @@ def choose_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunCo
         return INTERRUPTED if control.is_stopping else 1
     allowed = settings.count_allowed_failures(counts.requested)
     if counts.failed > allowed:
-        again = f"{counts.failed - given_up} of them" if given_up < counts.failed else "none of them"
-        why = f" ({given_up} failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS` allows)"
+        again = "them"
+        if given_up:
+            left = max(counts.failed - given_up, 0)
+            why = f"{given_up} failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS` allows"
+            again = f"{left or 'none'} of them ({why})"
         render.note(
             f"{counts.failed} of {counts.requested} rollouts have no reward ({allowed} may); see the failures file.\n"
-            f"hint: `--resume` runs {again + why if given_up else 'them'} again; `--allow-failures` accepts some"
+            f"hint: `--resume` runs {again} again; `--allow-failures` accepts some"
         )
         return 1
     return 0

@@ -56,7 +56,7 @@ def standing(*outcomes: Outcome, requested: int | None = 10, after_s: float = 2.
     for outcome in outcomes:
         summary.add(outcome)
     clock.now = after_s
-    return Standing(summary, FixedLimit(4), before)
+    return Standing(summary, FixedLimit(4), RETRIES, before)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------

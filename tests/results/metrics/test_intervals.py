@@ -44,7 +44,7 @@ def test_a_quantile_undoes_the_distribution(df, p):
     assert compute_t_cdf(compute_t_quantile(p, df), df) == pytest.approx(p, abs=1e-9)
 
 
-def test_an_interval_computed_by_hand():
+def test_an_interval_equals_the_one_computed_by_hand():
     # Mean 0.4, sample deviation sqrt(0.3), standard error sqrt(0.06), t(4) = 2.7764.
     interval = compute_interval([0.0, 0.0, 0.0, 1.0, 1.0])
     assert interval.estimate == pytest.approx(0.4)

@@ -27,7 +27,7 @@ def task(*rewards, **fields):
     return [{"reward": reward, **fields} for reward in rewards]
 
 
-def test_two_tasks_by_hand():
+def test_metrics_of_two_tasks_equal_those_computed_by_hand():
     metrics = compute_pass_majority([task(1.0, 0.0), task(1.0, 1.0)]).metrics
     assert metrics == {
         "pass@1/accuracy": 75.0,

@@ -179,7 +179,7 @@ class Visit:
         return self.page
 
     def prefer(self, scheme: Literal["light", "dark"]) -> None:
-        """From the next load on, with these colours."""
+        """From the next load on, with these colors."""
         self.page.emulate_media(color_scheme=scheme)
 
     def resize(self, width: int) -> None:

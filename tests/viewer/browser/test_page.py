@@ -48,9 +48,9 @@ def test_the_theme_is_that_of_the_system_can_be_switched_and_stays(new_visit):
     visit = new_visit
     visit.prefer("dark")
     page = visit.open("?tab=browse")
-    see_colours(page, ink="rgb(230, 232, 238)", paper="rgb(16, 18, 22)")
+    see_colors(page, ink="rgb(230, 232, 238)", paper="rgb(16, 18, 22)")
     page.get_by_label("Switch between light and dark").click()
-    see_colours(page, ink="rgb(28, 31, 38)", paper="rgb(255, 255, 255)")
+    see_colors(page, ink="rgb(28, 31, 38)", paper="rgb(255, 255, 255)")
     visit.settle()
     page.locator("#ngp-listing tbody tr").first.click()
     expect(page.locator("#ngp-conversation h1")).to_be_visible()
@@ -58,7 +58,7 @@ def test_the_theme_is_that_of_the_system_can_be_switched_and_stays(new_visit):
     assert "row=0" in visit.place
 
 
-def see_colours(page, ink, paper):
+def see_colors(page, ink, paper):
     expect(page.locator("#ngp-header h1")).to_have_css("color", ink)
     expect(page.locator("gradio-app")).to_have_css("background-color", paper)
 

@@ -78,8 +78,8 @@ def test_the_work_of_a_program_is_shown_beside_what_was_said(visit, files):
     patch = shown.locator(".ngv-patch")
     expect(patch).to_be_visible()
     added, removed = (patch.locator(f".ngv-{kind}") for kind in ("added", "removed"))
-    colours = [one.evaluate("line => getComputedStyle(line).backgroundColor") for one in (added, removed, patch)]
-    assert len(set(colours)) == 3
+    colors = [one.evaluate("line => getComputedStyle(line).backgroundColor") for one in (added, removed, patch)]
+    assert len(set(colors)) == 3
     branch = shown.locator("details", has_text="starts fresh")
     expect(branch.locator(".ngv-made")).to_be_hidden()
     branch.locator("summary").first.click()
@@ -154,7 +154,7 @@ def test_the_raw_row_can_be_copied(visit, files):
     assert copied == json.loads((files.folder / "run.jsonl").read_text().splitlines()[2])
 
 
-def test_tokens_are_coloured_by_log_prob_and_the_trained_ones_marked(visit):
+def test_tokens_are_colored_by_log_prob_and_the_trained_ones_marked(visit):
     page = visit.open("?tab=rollout&row=0")
     page.locator("#ngp-conversation summary", has_text="Tokens").click()
     tokens = page.locator("#ngp-conversation .ngv-tokens i")
@@ -162,8 +162,8 @@ def test_tokens_are_coloured_by_log_prob_and_the_trained_ones_marked(visit):
     trained = page.locator("#ngp-conversation .ngv-tokens i.on")
     assert trained.count() > 10
     expect(trained.first).to_have_attribute("title", re.compile(r"log-prob -0\.010 .* trained on"))
-    colours = {trained.nth(at).evaluate("it => getComputedStyle(it).backgroundColor") for at in (0, 8)}
-    assert len(colours) == 2
+    colors = {trained.nth(at).evaluate("it => getComputedStyle(it).backgroundColor") for at in (0, 8)}
+    assert len(colors) == 2
     visit.keep("rollout-tokens")
 
 

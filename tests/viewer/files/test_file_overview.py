@@ -5,6 +5,8 @@ import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from nemo_gym._results.aggregate_files import write_aggregates
+from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._viewer.files import file_overview as overview
 from nemo_gym._viewer.files.file_overview import ALL_AGENTS, TokenUsage, make_overview
 from nemo_gym._viewer.files.one_rollout import read_rollout
@@ -12,7 +14,12 @@ from nemo_gym._viewer.files.row_selection import pick_evenly
 from nemo_gym._viewer.files.run_companions import open_failures
 from nemo_gym._viewer.html.file_pages import render_overview
 from nemo_gym._viewer.html.rollout_page import render_rollout
+from nemo_gym._viewer.page.open_files import open_files
 from tests.support.measured import aggregate_files
+
+COMPUTED_HERE = (
+    "These metrics are computed here: there is no r_aggregate_metrics.json that covers the rollouts as they are."
+)
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def test_metrics_and_intervals_are_those_of_the_aggregate(of_run, tmp_path, rewa
     assert names == ["mean/reward", f"pass@{k}/{score}", f"pass@1[avg-of-{k}]/{score}", "mean/overlap"]
 
 
-def test_a_run_in_numbers(of_run):
+def test_an_overview_counts_rows_rewards_and_tokens(of_run):
     report = of_run([[1.0, 0.0], [1.0, 1.0]])
     assert (report.n_rows, report.n_tasks, report.n_scored, report.n_failed, report.complete) == (4, 2, 4, 0, True)
     [agent] = report.agents
@@ -116,6 +123,47 @@ def test_a_run_without_failures_has_no_failures_file(write, opened, rollout):
     assert open_failures(opened(write("r.jsonl", [rollout()]))) is None
 
 
+def test_metrics_are_read_from_the_file_that_the_run_wrote(write, opened, rollout, tmp_path, monkeypatch):
+    path = write("r.jsonl", [rollout(task, attempt, task % 2) for task in range(3) for attempt in range(2)])
+    metrics_file = write_aggregates(RunPaths.of(path).aggregate_metrics, aggregate_files([path]))
+    metrics_file.write_bytes(metrics_file.read_bytes().replace(b'"estimate":0.3333333333333333', b'"estimate":0.123'))
+    monkeypatch.setattr(overview, "compute_headline", None)
+    report = make_overview(opened(path))
+    assert report.agents[0].mean_reward == 0.123
+    assert report.notes == ["These metrics are those of r_aggregate_metrics.json, which the run wrote."]
+
+
+def test_metrics_are_computed_and_said_to_be_where_the_file_covers_other_rollouts(write, opened, rollout):
+    path = write("r.jsonl", [rollout(0)])
+    metrics_file = write_aggregates(RunPaths.of(path).aggregate_metrics, aggregate_files([path]))
+    write("r.jsonl", [rollout(0), rollout(1, reward=0.0)])
+    os.utime(metrics_file, ns=(1 << 62, 1 << 62))  # newer than the rollouts, and still of fewer
+    report = make_overview(opened(path))
+    assert report.agents[0].mean_reward == 0.5
+    assert report.notes == [COMPUTED_HERE]
+
+
+def test_an_open_file_shows_the_metrics_that_its_run_writes_in_the_end(write, rollout):
+    path = write("r.jsonl", [rollout(0)])
+    with open_files([path]) as files:
+        [file] = files.files
+        assert file.index.wait(300)
+        assert file.get_overview().notes == [COMPUTED_HERE]
+        write_aggregates(RunPaths.of(path).aggregate_metrics, aggregate_files([path]))
+        file._due_s = 0.0
+        [note] = file.get_overview().notes
+    assert "which the run wrote" in note
+
+
+def test_of_agents_together_metrics_are_computed_where_the_run_wrote_those_of_each(write, opened, rollout):
+    path = write("r.jsonl", [rollout(0, agent="a"), rollout(1, reward=0.0, agent="b")])
+    write_aggregates(RunPaths.of(path).aggregate_metrics, aggregate_files([path]))
+    report = make_overview(opened(path))
+    assert [agent.mean_reward for agent in report.agents] == [0.5, 1.0, 0.0]
+    [note] = report.notes
+    assert "those of all are computed here" in note
+
+
 def test_the_metrics_that_the_servers_gave_are_shown_too(write, opened, rollout, tmp_path):
     path = write("r.jsonl", [rollout()])
     entry = {"agent_ref": {"name": "a"}, "key_metrics": {"mean/reward": 1.0, "elo": 1200, "note": "text"}}
@@ -151,7 +199,7 @@ def test_points_are_a_bounded_sample_of_the_scored(write, opened, rollout, monke
 def test_fields_beyond_the_limit_are_named(write, opened, rollout):
     fields = {f"field{number}": number for number in range(9)}
     report = make_overview(opened(write("r.jsonl", [rollout(**fields)])))
-    assert report.notes == ["Only the first 8 numeric fields are measured; left out: field8."]
+    assert report.notes == [COMPUTED_HERE, "Only the first 8 numeric fields are measured; left out: field8."]
 
 
 @settings(max_examples=60, deadline=None)

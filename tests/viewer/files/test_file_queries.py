@@ -77,10 +77,10 @@ def test_cut_off_rollouts_and_those_with_a_crashed_tool_can_be_picked(write, ope
 
 
 def test_a_column_that_is_not_known_is_refused(browser):
-    with pytest.raises(ValueError, match="cannot be sorted by 'colour'"):
-        browser.find_rows(sort="colour")
-    with pytest.raises(ValueError, match="cannot be sorted by 'colour'"):
-        browser.find_groups(sort="colour")
+    with pytest.raises(ValueError, match="cannot be sorted by 'color'"):
+        browser.find_rows(sort="color")
+    with pytest.raises(ValueError, match="cannot be sorted by 'color'"):
+        browser.find_groups(sort="color")
 
 
 def test_a_text_is_found_however_the_file_writes_its_characters(write, opened, rollout):
@@ -144,7 +144,7 @@ def test_a_page_beyond_the_end_is_the_last_one(browser):
     assert browser.read_page(browser.find_rows(Filters(text="nowhere")), 0).n_pages == 1
 
 
-def test_the_neighbours_of_a_row_are_those_in_the_list(browser):
+def test_the_neighbors_of_a_row_are_those_in_the_list(browser):
     results = browser.find_rows(Filters(reward_min=0.5), sort="reward")
     assert list(results.items) == [2, 0, 4]
     beside = browser.find_neighbors(results, 0)
