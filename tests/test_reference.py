@@ -10,7 +10,7 @@ from nemo_gym import PARENT_DIR
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
 
-from nemo_gym.cli.commands import list_commands
+from nemo_gym.cli.command_table import list_commands
 from scripts.reference import endpoints, files, hook, python_api, server_configs, settings
 from scripts.reference.markdown import write_table
 

@@ -17,7 +17,7 @@ from nemo_gym._rollouts.run_paths import RunFileError, RunPaths
 from nemo_gym._util.garbage import pause_collections
 from nemo_gym._viewer.files.task_ranking import rank_tasks
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.results import show, summarise
+from nemo_gym.cli.eval.results import show, summarize
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
@@ -84,7 +84,7 @@ def aggregate(overrides: list[str]) -> int:
     wanted = sum(requested.agents.values()) if requested else scored
     counts = Counts(requested=wanted, scored=scored, failed=wanted - scored)
     if config.json_summary:
-        render.json_data(summarise(paths, counts, aggregates))
+        render.json_data(summarize(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
     return 0

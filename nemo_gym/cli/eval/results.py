@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # slow to import, and the commands that only read files do wi
     from omegaconf import DictConfig
 
     from nemo_gym._rollouts.control import RunControl
-    from nemo_gym.cli.eval.settings import EvalRunConfig
+    from nemo_gym.cli.eval.run_settings import EvalRunConfig
     from nemo_gym.rollout_reverification import RolloutReverificationConfig
     from nemo_gym.server_utils import ServerClient
 
@@ -75,13 +75,13 @@ async def report(
         hint = "the rollouts are recorded; free some disk space, then run the same command again with `--resume`"
         raise write_error(paths.aggregate_metrics, error, hint) from error
     if settings.json_summary:
-        render.json_data(summarise(paths, counts, aggregates))
+        render.json_data(summarize(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
     return aggregates
 
 
-def summarise(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
+def summarize(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
     """Return the summary of a run, for JSON."""
     return {
         "schema": 1,
