@@ -4,6 +4,21 @@
 Importing this package is cheap. It has one side effect: the server folders (`resources_servers`,
 `responses_api_agents`, `responses_api_models`, ...) of every search root become importable. The common names below are
 loaded on first use.
+
+The public modules and packages, each in the row of those who need it first; names with an underscore are private:
+
+    environment authors      adapters base_resources_server code_execution code_interpreters cpu_pool errors
+                             failure_kinds grading judge mcp_auto_exposure reward_profile session_store
+                             step_environments testing
+    agents and trainers      base_responses_api_agent base_responses_api_model config_types global_config integrations
+                             item_forms openai_utils policy_versions programs responses_converter rollout_collection
+                             rollout_correlation rollout_observability sandbox server_utils session_client
+                             token_engine token_id_capture trajectories
+    code for NeMo Gym        anthropic_converter benchmarks chat_streaming cli deliverables discovery exporters
+                             gitlab_utils hf_utils model_call_capture path_utils profiling prompt responses_streaming
+                             rollout_reverification secret_utils server_metadata session_gateway skills
+                             train_data_utils
+    aliases                  cli_setup_command dataset_orchestrator
 """
 
 import importlib

@@ -7,7 +7,7 @@ If a merge conflicts in that file, take either side and run `make format`.
 from pydantic import BaseModel
 
 from nemo_gym._config.command_flags import TABLE, write_table
-from nemo_gym.cli.commands import VERSION, list_commands
+from nemo_gym.cli.command_table import VERSION, list_commands
 from nemo_gym.cli.flags import load
 
 

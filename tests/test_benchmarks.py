@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from nemo_gym.benchmarks import BenchmarkConfig, PrepareError, find_benchmarks
-from tests.support.catalogue import write_benchmark
+from tests.support.catalog import write_benchmark
 
 
 def test_benchmarks_are_listed_with_what_their_configs_say(tmp_path, monkeypatch):

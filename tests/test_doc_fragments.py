@@ -25,7 +25,7 @@ from nemo_gym.cli.flags import to_overrides
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
 
-from nemo_gym.cli.commands import list_commands
+from nemo_gym.cli.command_table import list_commands
 from scripts.reference.server_configs import find_config_class, read_keys
 from tests.test_docs import BLOCK, DOCS
 

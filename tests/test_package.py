@@ -58,3 +58,30 @@ def test_servers_of_extra_roots_can_be_imported(tmp_path):
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
     assert out.strip() == "mine"
+
+
+def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
+    command = [Path(sys.executable).with_name("pytest"), "-q", "-p", "no:cacheprovider", *options, str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_pytest_loads_nothing_of_this_package_unless_a_project_asks(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("import sys\ndef test_it(): assert 'nemo_gym' not in sys.modules\n")
+    code, said = run_pytest(tmp_path)
+    assert code == 0, said
+
+
+def test_a_project_asks_for_its_servers_in_the_settings_of_pytest(tmp_path):
+    folder = tmp_path / "resources_servers" / "mine"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "app.py").write_text("answer = 42")
+    test = folder / "tests" / "test_it.py"
+    test.write_text("from resources_servers.mine.app import answer\ndef test_it(): assert answer == 42\n")
+    settings = tmp_path / "pytest.ini"
+    settings.write_text("[pytest]\naddopts =\n")
+    assert run_pytest(tmp_path)[0] != 0
+    settings.write_text("[pytest]\naddopts = -p nemo_gym\n")
+    code, said = run_pytest(tmp_path)
+    assert code == 0, said

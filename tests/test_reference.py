@@ -10,8 +10,8 @@ from nemo_gym import PARENT_DIR
 
 pytest.importorskip("griffe", reason="needs the group `docs`")
 
-from nemo_gym.cli.commands import list_commands
-from scripts.reference import endpoints, files, hook, server_configs, settings
+from nemo_gym.cli.command_table import list_commands
+from scripts.reference import endpoints, files, hook, python_api, server_configs, settings
 from scripts.reference.markdown import write_table
 
 KINDS = list(server_configs.KINDS)
@@ -100,3 +100,29 @@ def test_a_pipe_ends_no_cell():
 )
 def test_a_page_that_asks_another_host_is_noticed(html, is_refused):
     assert bool(hook.LOADED_FROM_ELSEWHERE.search(html)) is is_refused
+
+
+# --- the public modules -----------------------------------------------------------------------------------------------
+
+
+def test_every_public_module_and_package_is_listed_once_for_its_readers():
+    folder = PARENT_DIR / "nemo_gym"
+    modules = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    listed = [name for names in python_api.read_readers().values() for name in names]
+    assert sorted(listed) == sorted(name for name in modules if not name.startswith("_"))
+
+
+def test_an_alias_is_a_module_without_names_of_its_own():
+    own = set(python_api.list_modules())
+    aliases = python_api.read_readers()["aliases"]
+    assert aliases
+    assert own.isdisjoint(aliases)
+
+
+def test_the_page_of_modules_says_for_whom_each_one_is(pages):
+    page = pages["reference/python/index.md"]
+    environments, _, rest = page.partition("## For agents and trainers")
+    assert "[nemo_gym.grading](grading.md)" in environments
+    assert "[nemo_gym.adapters." in environments
+    assert "[nemo_gym.trajectories](trajectories.md)" in rest.partition("## For code written for NeMo Gym")[0]
+    assert all(f"[nemo_gym.{name}]({name}.md)" in page for name in python_api.list_modules())

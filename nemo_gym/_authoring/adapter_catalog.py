@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask another system's adapter for its environments and for rows, through the `catalogue.py` in its folder.
+"""Ask another system's adapter for its environments and for rows, through the `catalog.py` in its folder.
 
     list_environments() -> list[dict]                               the `id` and `description` of each
     make_rows(environment_id, rows, seed, options) -> list[dict]    dataset rows, determined by the seed
@@ -7,7 +7,7 @@
                                                                     {"server": {...}, "agent": {...}}; an adapter
                                                                     that is an agent returns the keys directly
 
-A catalogue needs its system's library, so it runs under its server's interpreter, in a process that reads one request
+A catalog needs its system's library, so it runs under its server's interpreter, in a process that reads one request
 and writes one reply. `make_config` is called first. If it asks for packages (the server's `requirements`) that are
 missing from the virtual environment, rows wait for a second call. A GymError's message is passed on unchanged.
 """
@@ -27,7 +27,7 @@ from nemo_gym._servers.processes.entrypoint import import_server_module
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
-FILE = "catalogue.py"
+FILE = "catalog.py"
 TIMEOUT_S = 1800.0
 """Making rows may download a dataset."""
 
@@ -37,7 +37,7 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True)
 class ImportedRows:
-    """What a catalogue returns for one environment."""
+    """What a catalog returns for one environment."""
 
     config: dict[str, dict[str, Any]]
     """What `make_config` returned."""
@@ -50,17 +50,17 @@ class ImportedRows:
         return [text for part in self.config.values() for text in part.get("requirements") or ()]
 
 
-class CatalogueError(GymError):
-    """An adapter's catalogue failed."""
+class CatalogError(GymError):
+    """An adapter's catalog failed."""
 
 
-class CatalogueRefusal(GymError):
-    """An adapter's catalogue refused a request and says why, such as an unknown environment."""
+class CatalogRefusal(GymError):
+    """An adapter's catalog refused a request and says why, such as an unknown environment."""
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """An adapter's catalogue, seen from the main process."""
+class Catalog:
+    """An adapter's catalog, seen from the main process."""
 
     folder: Path
     python: Path
@@ -97,7 +97,7 @@ class Catalogue:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise CatalogueError(
+            raise CatalogError(
                 f"{file} gave no answer within {TIMEOUT_S:g} s.\n"
                 "hint: ask for fewer rows; loading data from a hub needs a network"
             ) from error
@@ -106,33 +106,33 @@ class Catalogue:
             reply = json.loads(done.stdout)
         except ValueError as error:
             last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
-            raise CatalogueError(
+            raise CatalogError(
                 f"{file} ended without an answer, exit code {done.returncode}. Its last lines:\n{last}\n"
                 "hint: `--verbose` shows its whole output"
             ) from error
         if "refusal" in reply:
-            raise CatalogueRefusal(reply["refusal"])
+            raise CatalogRefusal(reply["refusal"])
         if "failure" in reply:
-            raise CatalogueError(reply["failure"])
+            raise CatalogError(reply["failure"])
         return reply["value"]
 
 
-# --- in the process of the catalogue ----------------------------------------------------------------------------------
+# --- in the process of the catalog ----------------------------------------------------------------------------------
 
 
-def _list_environments(catalogue: Any) -> list[dict[str, Any]]:
-    return [{"id": str(one["id"]), "description": str(one["description"])} for one in catalogue.list_environments()]
+def _list_environments(catalog: Any) -> list[dict[str, Any]]:
+    return [{"id": str(one["id"]), "description": str(one["description"])} for one in catalog.list_environments()]
 
 
 def _make_rows(
-    catalogue: Any, environment_id: str, rows: int, seed: int, options: dict[str, Any], built_with: list[str]
+    catalog: Any, environment_id: str, rows: int, seed: int, options: dict[str, Any], built_with: list[str]
 ) -> dict[str, Any]:
-    made = catalogue.make_config(environment_id, options) if hasattr(catalogue, "make_config") else {}
-    config = {"server": made} if catalogue.__name__.startswith(_AGENTS) else made
+    made = catalog.make_config(environment_id, options) if hasattr(catalog, "make_config") else {}
+    config = {"server": made} if catalog.__name__.startswith(_AGENTS) else made
     if unknown := sorted(set(config) - {"server", "agent"}):
-        raise GymError(f"make_config of {catalogue.__name__} returned {unknown}; allowed: 'server' and 'agent'")
+        raise GymError(f"make_config of {catalog.__name__} returned {unknown}; allowed: 'server' and 'agent'")
     is_built = set(ImportedRows(config, None).requirements) <= set(built_with)
-    return {"config": config, "rows": catalogue.make_rows(environment_id, rows, seed, options) if is_built else None}
+    return {"config": config, "rows": catalog.make_rows(environment_id, rows, seed, options) if is_built else None}
 
 
 def main() -> None:
@@ -142,8 +142,8 @@ def main() -> None:
     request = json.load(sys.stdin)
     folder = Path(request["folder"])
     try:
-        catalogue = import_server_module(folder / FILE, f"{folder.parent.name}.{folder.name}.{Path(FILE).stem}")
-        reply = {"value": globals()[request["function"]](catalogue, **request["arguments"])}
+        catalog = import_server_module(folder / FILE, f"{folder.parent.name}.{folder.name}.{Path(FILE).stem}")
+        reply = {"value": globals()[request["function"]](catalog, **request["arguments"])}
         text = json.dumps(reply, ensure_ascii=False, allow_nan=False)
     except GymError as error:
         text = json.dumps({"refusal": str(error)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the catalogue knows of benchmarks, environments, agents, models and resources servers, and a search among them.
+"""What the catalog knows of benchmarks, environments, agents, models and resources servers, and a search among them.
 
 An earlier search root hides a component of the same name in a later one, as it does when the name is used.
 """
@@ -122,12 +122,12 @@ def _describe(
 ) -> Component:
     """Return a component of a collection; its manifest speaks first, then its own servers, then those it includes."""
     said = manifest or {}
-    licences = [text for block in blocks for one in block.datasets if (text := _read_text(one.get("license")))]
+    licenses = [text for block in blocks for one in block.datasets if (text := _read_text(one.get("license")))]
     more = {
         "kind": kind,
         "status": said.get("status", "experimental") if manifest is not None else "no-manifest",
         **{key: said.get(key) for key in _MANIFEST_KEYS},
-        "licensing": _read_text(said.get("licensing")) or next(iter(licences), None),
+        "licensing": _read_text(said.get("licensing")) or next(iter(licenses), None),
         "lifecycle": said.get("lifecycle", "active"),
     }
     return Component(
@@ -208,7 +208,7 @@ def _read_resources_servers(configs: Configs) -> Iterator[Component]:
             every = list(iter_server_blocks(configs.read(path)))
             servers = [block for block in every if block.type == "resources_servers"]
             own = [block for block in servers if block.implementation == folder.name] or servers
-            # What a flavour leaves out, the first config of the server says.
+            # What a flavor leaves out, the first config of the server says.
             main = [
                 block
                 for block in iter_server_blocks(configs.read(server.configs[0]))

@@ -78,12 +78,12 @@ class ServerConfigs:
 
     @property
     def names(self) -> dict[str, Path]:
-        """The configs by what a selector takes: the server's own name, or `name/flavour`."""
+        """The configs by what a selector takes: the server's own name, or `name/flavor`."""
         server = self.folder.name
         found = {}
         for config in self.configs:
-            flavour = config.relative_to(self.folder / "configs").with_suffix("").as_posix()
-            found[server if flavour == server else f"{server}/{flavour}"] = config
+            flavor = config.relative_to(self.folder / "configs").with_suffix("").as_posix()
+            found[server if flavor == server else f"{server}/{flavor}"] = config
         return found
 
 
@@ -105,7 +105,7 @@ def list_visible_servers(server_type: str, roots: Sequence[Path]) -> list[Server
     ]
 
 
-def flavour_names(server_type: str, roots: Sequence[Path]) -> list[str]:
+def flavor_names(server_type: str, roots: Sequence[Path]) -> list[str]:
     """Return all that a selector takes for servers of a type."""
     return sorted({name for server in list_visible_servers(server_type, roots) for name in server.names})
 

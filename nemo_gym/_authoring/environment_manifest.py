@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`manifest.yaml`: what an environment or a benchmark says about itself, for catalogues and reviewers."""
+"""`manifest.yaml`: what an environment or a benchmark says about itself, for catalogs and reviewers."""
 
 from pathlib import Path
 from typing import Any, Literal

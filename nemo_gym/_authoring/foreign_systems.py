@@ -11,7 +11,7 @@ class System:
     name: str
     """The SYSTEM of `gym import SYSTEM:ID`."""
     folder: str
-    """The adapter's folder, as `<type>/<name>`; it contains a `catalogue.py`."""
+    """The adapter's folder, as `<type>/<name>`; it contains a `catalog.py`."""
     id_form: str
     """What an ID is, for help texts."""
     installs_ids: bool = False

@@ -28,7 +28,7 @@ _BY_CODE: dict[int, Verdict] = {
     NOT_RUN: "not run",
 }
 _SUMMARY = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+ in [\d.]+s.*?|no tests ran in [\d.]+s)\s*=*$", re.MULTILINE)
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _GRACE_S = 5.0
 
 
@@ -64,7 +64,7 @@ class SuiteResult:
     @property
     def summary(self) -> str:
         """pytest's last line: `4 passed in 0.31s`."""
-        found = _SUMMARY.findall(_COLOURS.sub("", self.output))
+        found = _SUMMARY.findall(_COLORS.sub("", self.output))
         return str(found[-1]) if found else ""
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What short commands cost, beside importing the two libraries that no config can be read without.
 
-With bytecode in place and in a fresh interpreter each time, as a user runs them. The catalogue that is listed holds a
+With bytecode in place and in a fresh interpreter each time, as a user runs them. The catalog that is listed holds a
 hundred benchmarks: a number that does not change when some are added to the project.
 """
 

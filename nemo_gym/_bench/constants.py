@@ -19,7 +19,7 @@ from nemo_gym._bench.eval_run import Command, prepared
 from nemo_gym._bench.fake_replies import Settings
 from nemo_gym._bench.measure import ThreadTimes, Used, run_child
 from nemo_gym._bench.report import Row
-from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.command_table import GROUPS
 
 SINGLE_TURN = "single-turn rollout of `gym eval run`"
 TOOL_TURN = "every further turn of a rollout of `gym eval run`"

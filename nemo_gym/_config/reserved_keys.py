@@ -95,7 +95,7 @@ RESERVED_TOP_LEVEL_KEYS = frozenset(
 )
 SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     *_command_flags.list_keys_of("settings:RunConfig"),
-    *_command_flags.list_keys_of("eval.settings:EvalRunConfig"),
+    *_command_flags.list_keys_of("eval.run_settings:EvalRunConfig"),
     "default_placement",
     "global_aiohttp_client_request_debug",
     "global_aiohttp_connector_limit",

@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from nemo_gym import component_search_roots
-from nemo_gym._authoring.config_catalog import config_names, find_server_configs, flavour_names
+from nemo_gym._authoring.config_catalog import config_names, find_server_configs, flavor_names
 from nemo_gym._authoring.foreign_systems import SYSTEMS
 from nemo_gym._config.command_flags import Flag
 from nemo_gym.cli import help_pages, render
-from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION
+from nemo_gym.cli.command_table import COMMANDS, GROUP_HELP, GROUPS, VERSION
 from nemo_gym.cli.flags import Command, UsageError, list_flags, list_names, require_choice, search_first
 
 SHELLS = ("bash", "zsh", "fish")
@@ -124,7 +124,7 @@ def _list_catalog(noun: str) -> Iterable[str]:
     if noun in ("benchmarks", "environments"):
         return sorted({name for root in roots for name in config_names(root / noun)})
     if noun in _SERVERS:
-        return flavour_names(_SERVERS[noun], roots)
+        return flavor_names(_SERVERS[noun], roots)
     return _list_folders("responses_api_agents" if noun == "agents" else "resources_servers")
 
 

@@ -18,10 +18,10 @@ from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import COMMANDS
+from nemo_gym.cli.command_table import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, explain_missing_engine, find_model_config
 from nemo_gym.cli.eval.run import run
-from nemo_gym.cli.eval.settings import EvalRunConfig
+from nemo_gym.cli.eval.run_settings import EvalRunConfig
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.main import program_name
 from nemo_gym.cli.settings import split_off

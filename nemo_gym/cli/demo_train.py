@@ -85,7 +85,7 @@ def train(settings: TrainingSettings) -> int:
     (comparison,) = compared.comparisons
     picture = settings.folder / LEARNING_CURVE
     draw_curve(curve, comparison, picture)
-    for line in _summarise(comparison, settings, picture, time.monotonic() - started):
+    for line in _summarize(comparison, settings, picture, time.monotonic() - started):
         render.data(line)
     return 0 if has_learned(comparison) else 1
 
@@ -273,7 +273,7 @@ def smooth(values: Sequence[float], width: int = 5) -> list[float]:
     return [sum(window) / len(window) for window in windows]
 
 
-def _summarise(comparison: Comparison, settings: TrainingSettings, picture: Path, seconds: float) -> list[str]:
+def _summarize(comparison: Comparison, settings: TrainingSettings, picture: Path, seconds: float) -> list[str]:
     verdict = "it has learned" if has_learned(comparison) else "the difference may be chance"
     runs = f"{settings.folder / 'before.jsonl'} {settings.folder / 'after.jsonl'}"
     return [

@@ -3,7 +3,7 @@
 
 A command only sees overrides: `--model x` becomes `++policy_model_name='x'`. Values are quoted, so commas, braces,
 spaces and `=` survive. `--benchmark aime24` is `benchmarks/aime24/config.yaml` in the first root that has it. No file
-is read here, so a name costs only a few lookups. The commands are in `commands.py`.
+is read here, so a name costs only a few lookups. The commands are in `command_table.py`.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from typing import Any
 
 import nemo_gym
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._authoring.config_catalog import config_names, flavour_names, visible_roots
+from nemo_gym._authoring.config_catalog import config_names, flavor_names, visible_roots
 from nemo_gym._config.command_flags import Flag, list_flags_of
 from nemo_gym._util.nearest import nearest, suggest
 from nemo_gym.cli import render
@@ -243,9 +243,9 @@ def find_config(flag: Flag, value: str) -> str:
     roots: Sequence[Path] = component_search_roots()
     looked_in = roots
     if flag.kind == "component":
-        name, _, flavour = value.partition("/")
+        name, _, flavor = value.partition("/")
         looked_in = visible_roots(flag.key, name, roots)
-        implied = [Path(flag.key, name, "configs", f"{flavour or name}.yaml")]
+        implied = [Path(flag.key, name, "configs", f"{flavor or name}.yaml")]
     else:
         implied = [Path(flag.key, value, "config.yaml")]
         if "/" in value:
@@ -263,7 +263,7 @@ def list_names(flag: Flag, roots: Sequence[Path]) -> list[str]:
     """Return the names that a selector accepts."""
     if flag.kind == "collection":
         return sorted({name for root in roots for name in config_names(root / flag.key)})
-    return flavour_names(flag.key, roots)
+    return flavor_names(flag.key, roots)
 
 
 def _explain_miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
@@ -292,7 +292,7 @@ def _guess_name(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
         return min(below, key=len)
     if flag.kind == "component":
         server = value.partition("/")[0]
-        flavours = [name for name in names if name.partition("/")[0] == server]
-        if flavours:
-            return next(iter(nearest(value, flavours)), flavours[0])
+        flavors = [name for name in names if name.partition("/")[0] == server]
+        if flavors:
+            return next(iter(nearest(value, flavors)), flavors[0])
     return next(iter(nearest(value, names)), None)

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 
 from nemo_gym._config.command_flags import Flag
-from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS
+from nemo_gym.cli.command_table import COMMANDS, GROUP_HELP, GROUPS
 from nemo_gym.cli.flags import VERBOSE, Command, Positional, load
 
 _WIDTH = 110

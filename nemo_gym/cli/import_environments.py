@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym import SYSTEM:ID`: write a config and a dataset that let `gym eval run` play another system's environment.
 
-The rows come from the catalogue of the system's adapter, run in the virtual environment of its server. The config is
+The rows come from the catalog of the system's adapter, run in the virtual environment of its server. The config is
 that of the adapter's folder, plus these rows and anything else the environment needs. `gym list environments --from
-SYSTEM` uses the same catalogue.
+SYSTEM` uses the same catalog.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveInt
 
-from nemo_gym._authoring.adapter_catalog import Catalogue, CatalogueRefusal, ImportedRows
+from nemo_gym._authoring.adapter_catalog import Catalog, CatalogRefusal, ImportedRows
 from nemo_gym._authoring.foreign_systems import SYSTEMS, System
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_files import load_file
@@ -98,7 +98,7 @@ def import_environment(overrides: list[str]) -> int:
 def list_environments(overrides: list[str], name: str) -> list[dict[str, Any]]:
     """Return the id and description of each of a system's environments."""
     config = parse_config(overrides, needs_model=False)
-    return _open_catalogue(config, SYSTEMS[name], []).list_environments()
+    return _open_catalog(config, SYSTEMS[name], []).list_environments()
 
 
 def _split_name(name: str) -> tuple[System, str]:
@@ -149,19 +149,19 @@ def _fetch_rows(
     options: dict[str, Any],
     requirements: list[str],
 ) -> tuple[ImportedRows, list[str]]:
-    """Return the rows and all packages the environment needs: those given, and those its catalogue adds."""
+    """Return the rows and all packages the environment needs: those given, and those its catalog adds."""
     installs_id = system.installs_ids and not requirements and os.sep not in environment_id
-    refusal: CatalogueRefusal | None = None
+    refusal: CatalogRefusal | None = None
     while True:
         try:
-            imported = _open_catalogue(config, system, requirements).make_rows(
+            imported = _open_catalog(config, system, requirements).make_rows(
                 environment_id,
                 rows=settings.rows,
                 seed=settings.seed,
                 options=options,
                 built_with=requirements,
             )
-        except CatalogueRefusal as error:
+        except CatalogRefusal as error:
             if refusal is not None or not installs_id:
                 raise
             refusal = error
@@ -183,12 +183,12 @@ def _fetch_rows(
     return imported, requirements
 
 
-def _open_catalogue(config: DictConfig, system: System, requirements: list[str]) -> Catalogue:
-    """Return a system's catalogue; build its adapter's virtual environment first if it does not exist."""
+def _open_catalog(config: DictConfig, system: System, requirements: list[str]) -> Catalog:
+    """Return a system's catalog; build its adapter's virtual environment first if it does not exist."""
     folder = server_folder(*system.folder.split("/"))
     plan = plan_venv(folder, venv_settings(config), of_instance=requirements)
     asyncio.run(build_venvs(config, [plan], render.note))
-    return Catalogue(folder, plan.python, os.environ)
+    return Catalog(folder, plan.python, os.environ)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from nemo_gym._util.known_secrets import MaskedStream
 from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import help_pages, render
-from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION
+from nemo_gym.cli.command_table import COMMANDS, GROUPS, VERSION
 from nemo_gym.cli.flags import RUNNING, VERBOSE, Command, UsageError, load, to_overrides
 from nemo_gym.errors import CommandLineError, ConfigProblems, GymError
 

@@ -26,7 +26,7 @@ from nemo_gym._config.secret_lookup import is_secret_key
 from nemo_gym._config.server_code import ServerCode, check_types
 from nemo_gym._config.unread_keys import SHARED_PREFIXES, check_command_line
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import list_commands
+from nemo_gym.cli.command_table import list_commands
 from nemo_gym.cli.flags import RUNNING
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import CommandLineError, ConfigError

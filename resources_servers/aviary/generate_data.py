@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from resources_servers.aviary.catalogue import TOPICS, make_row
+from resources_servers.aviary.catalog import TOPICS, make_row
 
 HERE = Path(__file__).parent
 

@@ -12,7 +12,7 @@ import unicodedata
 from typing import Any
 
 from nemo_gym.errors import GymError
-from resources_servers.gem_gym import catalogue
+from resources_servers.gem_gym import catalog
 
 _QUESTIONS = ("QaEnv",)
 _MATHEMATICS = ("MathEnv", "MathVisualEnv")
@@ -28,17 +28,17 @@ def make(task: dict[str, Any]) -> "GemEnvironment":
 
     environment_id = task.get("environment_id")
     if not isinstance(environment_id, str):
-        raise catalogue.UnknownEnvironment(
+        raise catalog.UnknownEnvironment(
             f"the row names no environment: `environment_id` is {environment_id!r}.\n"
             'hint: `"environment_id": "game:GuessTheNumber-v0-easy"`'
         )
-    catalogue.check_environment(environment_id)
+    catalog.check_environment(environment_id)
     # `use_mp` only affects mathematics: check answers in this process, not in another one per episode.
-    args = {"use_mp": False, **catalogue.REPAIRED_ARGS.get(environment_id, {}), **(task.get("environment_args") or {})}
+    args = {"use_mp": False, **catalog.REPAIRED_ARGS.get(environment_id, {}), **(task.get("environment_args") or {})}
     try:
         made = gem.make(environment_id, **args)
     except (OSError, LookupError) as error:
-        if (source := catalogue.find_data_source(environment_id)) is None:
+        if (source := catalog.find_data_source(environment_id)) is None:
             raise
         raise DataUnavailable(
             f"{environment_id!r} needs {source}, which could not be loaded: {_get_first_line(error)}\n"

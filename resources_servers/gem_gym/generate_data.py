@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from resources_servers.gem_gym.catalogue import make_row
+from resources_servers.gem_gym.catalog import make_row
 
 HERE = Path(__file__).parent
 AGENT = "gem_gym_gymnasium_agent"

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from resources_servers.openenv.catalogue import make_row
+from resources_servers.openenv.catalog import make_row
 
 HERE = Path(__file__).parent
 HIGHEST = 20

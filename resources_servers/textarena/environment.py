@@ -132,7 +132,7 @@ def open_game(env_id: str, env_args: dict[str, Any]) -> Any:
 
     if env_id not in ENV_REGISTRY:
         close = ", ".join(map(repr, difflib.get_close_matches(str(env_id), ENV_REGISTRY, n=3)))
-        hint = f"did you mean {close}?" if close else "`list_environments()` of catalogue.py lists all games"
+        hint = f"did you mean {close}?" if close else "`list_environments()` of catalog.py lists all games"
         raise UnusableGame(f"TextArena has no game {env_id!r}.\nhint: {hint}")
     return textarena.make(env_id, **env_args)
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the example rows, always the same ones: five games, each with moves that win it.
 
-This does not need the library. `catalogue.py`, which does, makes more rows of any game.
+This does not need the library. `catalog.py`, which does, makes more rows of any game.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from resources_servers.textarena.catalogue import INSTRUCTION
+from resources_servers.textarena.catalog import INSTRUCTION
 
 HERE = Path(__file__).parent
 AGENT = "textarena_gymnasium_agent"

@@ -174,7 +174,7 @@ TASKS = {
             "the product video",
             "the dashboard cards",
             "the onboarding emails",
-            "the print catalogue",
+            "the print catalog",
             "the colour palette",
             "the app store pictures",
             "the loading animation",

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from responses_api_agents.atropos_env.catalogue import write_row
+from responses_api_agents.atropos_env.catalog import write_row
 
 HERE = Path(__file__).parent
 SAMPLES = {"add_numbers.py:AddNumbers": 3, "guess_number.py:GuessNumber": 2}

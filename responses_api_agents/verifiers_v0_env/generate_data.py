@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the example rows, always the same ones, from the sample environments in this folder.
 
-This needs the library: run it with the Python of the server's virtual environment. `catalogue.make_rows` makes rows of
+This needs the library: run it with the Python of the server's virtual environment. `catalog.make_rows` makes rows of
 other environments.
 """
 
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from responses_api_agents.verifiers_v0_env.catalogue import make_rows
+from responses_api_agents.verifiers_v0_env.catalog import make_rows
 
 HERE = Path(__file__).parent
 SEED = 42

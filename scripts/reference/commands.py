@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.config_help import write_type
-from nemo_gym.cli.commands import GROUP_HELP, GROUPS, list_commands
+from nemo_gym.cli.command_table import GROUP_HELP, GROUPS, list_commands
 from nemo_gym.cli.flags import VERBOSE, Command, load
 from nemo_gym.cli.help_pages import ROOT_FLAGS
 from nemo_gym.cli.legacy import LEGACY

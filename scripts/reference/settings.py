@@ -7,7 +7,7 @@ from dataclasses import replace
 from nemo_gym._config.config_help import write_type
 from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.unread_keys import SERVER_KEYS
-from nemo_gym.cli.commands import list_commands
+from nemo_gym.cli.command_table import list_commands
 from nemo_gym.cli.flags import load
 from scripts.reference.commands import describe_default
 from scripts.reference.markdown import write_code, write_table

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The components of the catalogue, and the search among them."""
+"""The components of the catalog, and the search among them."""
 
 import pytest
 
 from nemo_gym import PARENT_DIR
 from nemo_gym._authoring.components import Component, list_components, search
-from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
+from tests.support.catalog import server_block, write_benchmark, write_config, write_environment
 
 
 def components(noun, *roots):

@@ -2,7 +2,7 @@
 import pytest
 
 from nemo_gym._authoring.config_catalog import Configs, follow_references, iter_server_blocks
-from tests.support.catalogue import write_config
+from tests.support.catalog import write_config
 
 
 def blocks(root, path):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nemo_gym._authoring.config_catalog import config_names, find_server_configs, flavour_names, name_benchmark
+from nemo_gym._authoring.config_catalog import config_names, find_server_configs, flavor_names, name_benchmark
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_a_server_is_a_folder_with_code_or_configs(tree):
     }
 
 
-def test_a_server_config_goes_by_the_server_or_by_its_flavour(tree):
-    assert flavour_names("resources_servers", [tree]) == ["math", "math/easy"]
-    assert flavour_names("responses_api_models", [tree]) == ["local/small/tiny"]
+def test_a_server_config_goes_by_the_server_or_by_its_flavor(tree):
+    assert flavor_names("resources_servers", [tree]) == ["math", "math/easy"]
+    assert flavor_names("responses_api_models", [tree]) == ["local/small/tiny"]
 
 
 def test_a_folder_with_code_hides_the_configs_of_a_later_root_and_one_without_adds_to_them(tree, tmp_path):
@@ -54,8 +54,8 @@ def test_a_folder_with_code_hides_the_configs_of_a_later_root_and_one_without_ad
         (first / name).parent.mkdir(parents=True)
         (first / name).touch()
     (first / "resources_servers/math/app.py").touch()
-    assert flavour_names("resources_servers", [first, tree]) == ["math/mine"]
-    assert flavour_names("responses_api_models", [first, tree]) == ["local/mine", "local/small/tiny"]
+    assert flavor_names("resources_servers", [first, tree]) == ["math/mine"]
+    assert flavor_names("responses_api_models", [first, tree]) == ["local/mine", "local/small/tiny"]
 
 
 @pytest.mark.parametrize(

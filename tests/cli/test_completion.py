@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.cli.completion import SHELLS, candidates
-from tests.support.catalogue import write_benchmark, write_config
+from tests.support.catalog import write_benchmark, write_config
 
 BIN = Path(sys.executable).parent
 

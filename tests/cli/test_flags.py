@@ -6,9 +6,9 @@ from hypothesis import given, settings, strategies as st
 
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.command_table import GROUPS
 from nemo_gym.cli.flags import Command, Positional, UsageError, to_overrides
-from tests.support.catalogue import write_config
+from tests.support.catalog import write_config
 
 START = GROUPS["env"]["start"]
 SAMPLE = Command(

@@ -32,7 +32,7 @@ gem_gym_gymnasium_agent:
       datasets:
       - {name: example, type: example, jsonl_fpath: resources_servers/gem_gym/data/example.jsonl}
 """
-CATALOGUE = """
+CATALOG = """
 import os, random, sys
 from nemo_gym.errors import GymError
 
@@ -60,18 +60,18 @@ def make_rows(environment_id, rows, seed, options):
 """
 
 
-def write_adapter(root: Path, folder: str, catalogue: str, config: str) -> Path:
+def write_adapter(root: Path, folder: str, catalog: str, config: str) -> Path:
     place = root / folder
     (place / "configs").mkdir(parents=True)
     (place / "app.py").write_text("")
-    (place / "catalogue.py").write_text(dedent(catalogue))
+    (place / "catalog.py").write_text(dedent(catalog))
     (place / "configs" / f"{place.name}.yaml").write_text(config)
     return place
 
 
 @pytest.fixture
 def adapter(tmp_path) -> Path:
-    return write_adapter(tmp_path, SYSTEMS["gem"].folder, CATALOGUE, CONFIG)
+    return write_adapter(tmp_path, SYSTEMS["gem"].folder, CATALOG, CONFIG)
 
 
 def read_rows(path: Path) -> list[dict]:
@@ -178,11 +178,11 @@ def test_fewer_rows_than_asked_for_are_a_note(adapter, gym):
         ("chess", 2, "there is no 'chess'. available: 'atropos'"),
         ("gem", 2, "which environment of gem? Write gem:ID"),
         ("gem:unknown", 1, "there is no 'unknown'. Did you mean 'game:Guess-v0'?"),
-        ("gem:bug", 1, "catalogue.py failed: KeyError: 'levels'"),
+        ("gem:bug", 1, "catalog.py failed: KeyError: 'levels'"),
         (
             "gem:crash",
             1,
-            "catalogue.py ended without an answer, exit code 3. Its last lines:\na library that greets its users\n",
+            "catalog.py ended without an answer, exit code 3. Its last lines:\na library that greets its users\n",
         ),
         ("gem:empty", 1, "gem:empty has no rows"),
     ],
@@ -200,9 +200,9 @@ def test_an_option_without_a_value_is_refused(adapter, gym):
     assert (said.code, "key=value" in said.err) == (2, True)
 
 
-def test_a_catalogue_may_add_to_the_config_of_the_server_and_of_the_agent(tmp_path, gym):
+def test_a_catalog_may_add_to_the_config_of_the_server_and_of_the_agent(tmp_path, gym):
     config = 'def make_config(environment_id, options): return {"server": {"max_steps": 9}, "agent": {"max_steps": 60}}'
-    write_adapter(tmp_path, SYSTEMS["gem"].folder, f"{CATALOGUE}\n{config}", CONFIG)
+    write_adapter(tmp_path, SYSTEMS["gem"].folder, f"{CATALOG}\n{config}", CONFIG)
     assert gym("import", "gem:game:Guess-v0", "-o", "out").code == 0
     blocks = yaml.safe_load(Path("out/gem_game_Guess_v0.yaml").read_text())
     assert blocks["gem_game_Guess_v0"]["resources_servers"]["gem_gym"]["max_steps"] == 9
@@ -213,7 +213,7 @@ def test_a_catalogue_may_add_to_the_config_of_the_server_and_of_the_agent(tmp_pa
 @pytest.mark.exhaustive
 @pytest.mark.network
 def test_packages_that_an_environment_needs_are_installed_and_put_into_the_config(tmp_path, gym, monkeypatch):
-    catalogue = """
+    catalog = """
         from importlib.metadata import PackageNotFoundError, version
         from nemo_gym.errors import GymError
 
@@ -234,7 +234,7 @@ def test_packages_that_an_environment_needs_are_installed_and_put_into_the_confi
               entrypoint: app.py
               model_server: {type: responses_api_models, name: policy_model}
     """
-    write_adapter(tmp_path, SYSTEMS["verifiers"].folder, catalogue, dedent(config))
+    write_adapter(tmp_path, SYSTEMS["verifiers"].folder, catalog, dedent(config))
     widget = add_wheel(tmp_path / "wheels", "widget", "1.0")
     gadget = add_wheel(tmp_path / "wheels", "gadget", "2.0")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
@@ -287,10 +287,8 @@ def test_a_system_or_an_environment_that_is_not_there_is_named(adapter, gym, wor
     assert told in said.err
 
 
-def test_every_folder_with_a_catalogue_is_a_system():
-    found = {
-        f"{kind}/{path.parent.name}" for kind in SERVER_TYPES for path in (PARENT_DIR / kind).glob("*/catalogue.py")
-    }
+def test_every_folder_with_a_catalog_is_a_system():
+    found = {f"{kind}/{path.parent.name}" for kind in SERVER_TYPES for path in (PARENT_DIR / kind).glob("*/catalog.py")}
     assert found == {system.folder for system in SYSTEMS.values()}
 
 

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from nemo_gym import PARENT_DIR, component_search_roots
-from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.command_table import GROUPS
 from nemo_gym.cli.flags import list_names, to_overrides
-from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
+from tests.support.catalog import server_block, write_benchmark, write_config, write_environment
 
 
 @pytest.fixture
-def catalogue(tmp_path):
+def catalog(tmp_path):
     write_benchmark(tmp_path, "tiny", repeats=4)
     write_environment(tmp_path, "adding", description="Add two numbers")
     write_environment(
@@ -24,7 +24,7 @@ def rows(said) -> dict[str, dict]:
     return {row["name"]: row for row in json.loads(said.out)}
 
 
-def test_a_table_has_a_title_with_the_count_and_its_columns(catalogue, gym):
+def test_a_table_has_a_title_with_the_count_and_its_columns(catalog, gym):
     said = gym("list", "benchmarks")
     title, headings, rule, *body = said.out.splitlines()
     assert said.code == 0
@@ -35,7 +35,7 @@ def test_a_table_has_a_title_with_the_count_and_its_columns(catalogue, gym):
     assert any(line.split()[:4] == ["tiny", "agent", "tiny_simple_agent", "4"] for line in body)
 
 
-def test_the_json_of_benchmarks_keeps_the_old_fields_and_adds_the_new(catalogue, gym):
+def test_the_json_of_benchmarks_keeps_the_old_fields_and_adds_the_new(catalog, gym):
     tiny = rows(gym("list", "benchmarks", "--json"))["tiny"]
     assert (tiny["agent_name"], tiny["domain"], tiny["num_repeats"]) == ("tiny_simple_agent", "agent", 4)
     assert {
@@ -59,7 +59,7 @@ def test_the_json_of_benchmarks_keeps_the_old_fields_and_adds_the_new(catalogue,
         ("resources-servers", "example_multi_step", {"name", "domain", "description"}),
     ],
 )
-def test_the_json_of_every_list_has_its_documented_fields(catalogue, gym, noun, name, fields):
+def test_the_json_of_every_list_has_its_documented_fields(catalog, gym, noun, name, fields):
     assert fields <= set(rows(gym("list", noun, "--json"))[name])
 
 
@@ -75,7 +75,7 @@ def test_the_json_of_every_list_has_its_documented_fields(catalogue, gym, noun, 
         (("--domain", "games", "--lifecycle", "deprecated"), {"chess"}),
     ],
 )
-def test_environments_can_be_filtered(catalogue, gym, filters, found):
+def test_environments_can_be_filtered(catalog, gym, filters, found):
     listed = set(rows(gym("list", "environments", "--json", *filters)))
     assert listed & {"adding", "chess", "tiny"} == found
 
@@ -90,14 +90,14 @@ def test_nothing_found_is_said_and_no_failure(gym, monkeypatch):
     assert gym("search", "zzz").out == "No benchmarks, environments or resources servers match 'zzz'.\n"
 
 
-def test_what_cannot_be_read_is_told_on_stderr_so_that_json_parses(catalogue, gym):
-    write_config(catalogue, "benchmarks/broken/config.yaml", "type: benchmark\na: [")
+def test_what_cannot_be_read_is_told_on_stderr_so_that_json_parses(catalog, gym):
+    write_config(catalog, "benchmarks/broken/config.yaml", "type: benchmark\na: [")
     said = gym("list", "benchmarks", "--json")
     assert "tiny" in rows(said)
     assert "broken" in said.err
 
 
-def test_one_name_is_shown_with_how_it_is_used(catalogue, gym):
+def test_one_name_is_shown_with_how_it_is_used(catalog, gym):
     said = gym("list", "benchmarks", "tiny")
     assert said.out.startswith("The tiny benchmark (domain: agent)\n")
     assert "\nValue: " in said.out
@@ -116,7 +116,7 @@ def test_one_name_is_shown_with_how_it_is_used(catalogue, gym):
         ("resources-servers", "example_multi_step"),
     ],
 )
-def test_the_json_of_one_name_has_a_usage_example_that_the_command_line_takes(catalogue, gym, noun, name):
+def test_the_json_of_one_name_has_a_usage_example_that_the_command_line_takes(catalog, gym, noun, name):
     shown = json.loads(gym("list", noun, name, "--json").out)
     assert set(shown) == {"name", "type", "domain", "description", "details", "usage_example"}
     for line in shown["usage_example"].splitlines():
@@ -125,7 +125,7 @@ def test_the_json_of_one_name_has_a_usage_example_that_the_command_line_takes(ca
         assert gym(*words, "+help=true").code == 0
 
 
-def test_a_name_that_is_not_there_fails_with_the_nearest_one(catalogue, gym):
+def test_a_name_that_is_not_there_fails_with_the_nearest_one(catalog, gym):
     said = gym("list", "environments", "addign")
     assert said.code == 1
     assert said.out.startswith("Unknown environment 'addign'. Did you mean 'adding'?\n")
@@ -149,7 +149,7 @@ def test_a_search_without_a_type_finds_all_of_a_domain_one_kind_after_the_other(
     assert gym("search", "math").out.startswith("Benchmarks, environments and resources servers that match 'math' (")
 
 
-def test_a_search_is_of_one_type_if_it_is_told_so(catalogue, gym):
+def test_a_search_is_of_one_type_if_it_is_told_so(catalog, gym):
     assert "tiny" in rows(gym("search", "tiny", "--json"))
     assert "adding" in rows(gym("search", "two numbers", "--json"))
     assert "simple_agent" in rows(gym("search", "agents", "simple", "--json"))
@@ -157,7 +157,7 @@ def test_a_search_is_of_one_type_if_it_is_told_so(catalogue, gym):
 
 
 @pytest.mark.parametrize("field", ["tiny_simple_agent", "tiny_resources_server", "tiny_benchmark.jsonl", "agent"])
-def test_a_search_looks_at_agent_resources_server_dataset_and_domain(catalogue, gym, field):
+def test_a_search_looks_at_agent_resources_server_dataset_and_domain(catalog, gym, field):
     found = rows(gym("search", "benchmarks", field.removesuffix("_benchmark.jsonl"), "--json"))
     assert "tiny" in found
 
@@ -186,16 +186,16 @@ def test_a_list_has_just_the_names_that_its_selector_takes(foreign_tree, gym, no
 
 
 @pytest.fixture
-def foreign_tree(catalogue):
-    """A tree as others have it: flavours without a main config, libraries, nested configs, and names that we have."""
+def foreign_tree(catalog):
+    """A tree as others have it: flavors without a main config, libraries, nested configs, and names that we have."""
     block = server_block("odd", "resources_servers", "odd", "entrypoint: app.py")
     for name in ("odd/configs/odd_v1", "odd/configs/sub/odd_v2", "mcqa/configs/other", "blackjack/configs/blackjack"):
-        write_config(catalogue, f"resources_servers/{name}.yaml", block)
+        write_config(catalog, f"resources_servers/{name}.yaml", block)
     for name in ("odd/app.py", "mcqa/app.py", "library/app.py", "data_only/data/x.jsonl"):
-        write_config(catalogue, f"resources_servers/{name}", "")
-    write_config(catalogue, "responses_api_models/openai_model/configs/mine.yaml", "{}")
-    write_config(catalogue, "benchmarks/again/config.yaml", "config_paths: [benchmarks/tiny/config.yaml]")
-    return catalogue
+        write_config(catalog, f"resources_servers/{name}", "")
+    write_config(catalog, "responses_api_models/openai_model/configs/mine.yaml", "{}")
+    write_config(catalog, "benchmarks/again/config.yaml", "config_paths: [benchmarks/tiny/config.yaml]")
+    return catalog
 
 
 def test_a_folder_of_the_users_hides_the_configs_of_a_built_in_one(foreign_tree, gym):

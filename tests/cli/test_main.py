@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from nemo_gym import __version__
-from nemo_gym.cli.commands import COMMANDS, GROUPS
+from nemo_gym.cli.command_table import COMMANDS, GROUPS
 from nemo_gym.cli.flags import load
 from nemo_gym.cli.main import run_command
-from tests.support.catalogue import write_benchmark
+from tests.support.catalog import write_benchmark
 
 
 def run(*arguments: str, capsys) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from tests.support.catalogue import server_block, write_config
+from tests.support.catalog import server_block, write_config
 
 SERVER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
 REPLAYED = (

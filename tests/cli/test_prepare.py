@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.catalogue import write_benchmark, write_config
+from tests.support.catalog import write_benchmark, write_config
 
 PLAYED = (
     "--model-type",

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from nemo_gym._config.unread_keys import SETTINGS
 from nemo_gym._servers.http.sockets import bind, prepare_to_listen
 from nemo_gym.cli import settings
-from nemo_gym.cli.eval.settings import EvalRunConfig
+from nemo_gym.cli.eval.run_settings import EvalRunConfig
 from nemo_gym.cli.settings import CheckedParser, RunConfig, reserve_head_port
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig

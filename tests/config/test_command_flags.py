@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, PositiveInt
 
 from nemo_gym._config.command_flags import TABLE, Flag, read_flags, write_table
-from nemo_gym.cli.commands import VERSION, list_commands
+from nemo_gym.cli.command_table import VERSION, list_commands
 from nemo_gym.cli.flags import SERVER_SETTINGS, load, to_overrides
 from scripts.write_command_flags import make_table
 

@@ -16,7 +16,7 @@ from nemo_gym import __version__, global_config
 from nemo_gym._util.moved_names import MOVED
 from nemo_gym.cli.legacy import main as legacy_main
 from nemo_gym.cli.main import main
-from tests.support.catalogue import write_benchmark
+from tests.support.catalog import write_benchmark
 
 # Older module, name, home.
 OLDER_PATHS = [

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import PARENT_DIR
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
+from nemo_gym.cli.eval.run_settings import EvalRunConfig, choose_input
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 PRESETS = sorted(path.stem for path in PARENT_DIR.glob("responses_api_agents/program_agent/configs/*.yaml"))

@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym import PARENT_DIR
 from nemo_gym.cli import legacy
-from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.command_table import GROUPS
 from nemo_gym.cli.legacy import LEGACY
 from tests.seeds.items import item
 from tests.seeds.serving import EXAMPLES, MODEL, SERVER, Project

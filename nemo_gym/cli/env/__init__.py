@@ -21,7 +21,7 @@ from nemo_gym.global_config import (
 )
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.env.protocols import Offer
+    from nemo_gym.cli.env.offered_protocols import Offer
     from nemo_gym.cli.env.run_helper import RunHelper as RunHelper
     from nemo_gym.cli.env.server_folders import PipListConfig as PipListConfig
     from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig, TestConfig as TestConfig
@@ -33,7 +33,7 @@ def start(overrides: list[str]) -> int:
     own, overrides = split_off(overrides, "serve_as")
     offer = None
     if own.get("serve_as") is not None:
-        from nemo_gym.cli.env.protocols import Offer
+        from nemo_gym.cli.env.offered_protocols import Offer
 
         offer = Offer(overrides, own["serve_as"])
         overrides = offer.overrides

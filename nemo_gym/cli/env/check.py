@@ -31,7 +31,7 @@ from nemo_gym._util.jsonl_files import JsonlError, read_rows
 from nemo_gym._util.search_root_finder import split_server_folder
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import find_models
-from nemo_gym.cli.env.config import Kind, find_named_config, put_config_first
+from nemo_gym.cli.env.config_reports import Kind, find_named_config, put_config_first
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, split_off, validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig

@@ -19,8 +19,8 @@ from nemo_gym._rollouts.run_manifest import Counts
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import Export, choose_exit_code, report
+from nemo_gym.cli.eval.run_settings import EvalRunConfig, choose_input
 from nemo_gym.cli.eval.servers import choose_agents_to_ask, find_running, reach_servers
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # slow to import, and the commands that only read files do wi
     from omegaconf import DictConfig
 
     from nemo_gym._rollouts.control import RunControl
-    from nemo_gym.cli.eval.settings import EvalRunConfig
+    from nemo_gym.cli.eval.run_settings import EvalRunConfig
     from nemo_gym.rollout_reverification import RolloutReverificationConfig
     from nemo_gym.server_utils import ServerClient
 

@@ -29,6 +29,7 @@ from nemo_gym.cli.eval.forecast import tell_duration
 from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.results import INTERRUPTED, Export, Scores, choose_exit_code, keep_scores, open_export, report
+from nemo_gym.cli.eval.run_settings import EvalRunConfig, choose_input, drop_prepared_data_on_error, read_settings
 from nemo_gym.cli.eval.servers import (
     allow_many_connections,
     choose_agents_to_ask,
@@ -37,7 +38,6 @@ from nemo_gym.cli.eval.servers import (
     open_play,
     reach_servers,
 )
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, drop_prepared_data_on_error, read_settings
 from nemo_gym.cli.settings import make_parser
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (

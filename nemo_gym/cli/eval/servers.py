@@ -15,7 +15,7 @@ from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, play_with_agents
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.settings import EvalRunConfig
+from nemo_gym.cli.eval.run_settings import EvalRunConfig
 from nemo_gym.cli.settings import reserve_head_port
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser

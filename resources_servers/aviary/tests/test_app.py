@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nemo_gym.testing import build_server
-from resources_servers.aviary import catalogue, generate_data
+from resources_servers.aviary import catalog, generate_data
 from resources_servers.aviary.app import AviaryResourcesServer
 from tests.support.server_venvs import server_python
 from tests.support.step_sessions import StepSession, served
@@ -180,17 +180,17 @@ async def test_the_calculator_of_gsm8k_scores_as_it_does_without_us_and_its_data
 # --- without the library ----------------------------------------------------------------------------------------------
 
 
-def test_the_catalogue_lists_what_is_installed():
-    listed = {one["id"]: one["description"] for one in catalogue.list_environments()}
+def test_the_catalog_lists_what_is_installed():
+    listed = {one["id"]: one["description"] for one in catalog.list_environments()}
     assert set(listed) == {"dummy", "tasks/dummy"}
     assert all(listed.values())
 
 
 def test_rows_of_an_environment_differ_by_their_seed_and_task():
-    rows = catalogue.make_rows("dummy", 3, seed=4)
+    rows = catalog.make_rows("dummy", 3, seed=4)
     assert [row["seed"] for row in rows] == [4, 5, 6]
     assert len({row["arguments"]["task"] for row in rows}) == 3
-    (own,) = catalogue.make_rows(CAVES, 1, options={"arguments": {"count": 9}, "first": 5})
+    (own,) = catalog.make_rows(CAVES, 1, options={"arguments": {"count": 9}, "first": 5})
     assert (own["environment"], own["arguments"], own["index"]) == (CAVES, {"count": 9}, 5)
     assert all("agent_ref" not in row and row["responses_create_params"]["input"] for row in rows)
 
@@ -199,8 +199,8 @@ def test_rows_of_an_environment_differ_by_their_seed_and_task():
     ("name", "hint"), [("dumy", "did you mean 'dummy'"), ("tasks/gsm8k", r"add `fhaviary\[gsm8k\]`")]
 )
 def test_an_environment_that_is_not_there_is_named_with_what_to_do(name, hint):
-    with pytest.raises(catalogue.UnknownEnvironment, match=hint):
-        catalogue.make_rows(name, 1)
+    with pytest.raises(catalog.UnknownEnvironment, match=hint):
+        catalog.make_rows(name, 1)
 
 
 def test_metrics_give_the_mean_of_every_environment():

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from nemo_gym.testing import running
-from resources_servers.gem_gym import catalogue, generate_data
+from resources_servers.gem_gym import catalog, generate_data
 from resources_servers.gem_gym.app import GemGymResourcesServer
 from resources_servers.gem_gym.environment import GemEnvironment
 
@@ -71,19 +71,19 @@ def test_a_reply_without_an_answer_to_a_question_is_worth_nothing_and_no_failure
 @pytest.mark.parametrize(
     ("environment_id", "prompt"),
     [
-        ("game:Sudoku-v0-easy", catalogue.GAME),
-        ("rg:chain_sum", catalogue.TASK),
-        ("math:GSM8K", catalogue.TASK),
-        ("logic:RuleTaker-d2", catalogue.TASK),
-        ("eval:AIME24", catalogue.TASK),
-        ("eval:QaOpen", catalogue.QUESTION),
-        ("qa:HotpotQA", catalogue.QUESTION),
-        ("code:Taco8k", catalogue.CODE),
-        ("eval:CodeContest", catalogue.CODE),
+        ("game:Sudoku-v0-easy", catalog.GAME),
+        ("rg:chain_sum", catalog.TASK),
+        ("math:GSM8K", catalog.TASK),
+        ("logic:RuleTaker-d2", catalog.TASK),
+        ("eval:AIME24", catalog.TASK),
+        ("eval:QaOpen", catalog.QUESTION),
+        ("qa:HotpotQA", catalog.QUESTION),
+        ("code:Taco8k", catalog.CODE),
+        ("eval:CodeContest", catalog.CODE),
     ],
 )
 def test_a_row_tells_the_form_of_the_answer(environment_id, prompt):
-    row = catalogue.make_row(environment_id, 7, {"max_turns": 3})
+    row = catalog.make_row(environment_id, 7, {"max_turns": 3})
     assert row["responses_create_params"]["input"] == [{"role": "system", "content": prompt}]
     assert (row["environment_id"], row["environment_args"], row["seed"]) == (environment_id, {"max_turns": 3}, 7)
 

@@ -196,13 +196,13 @@ async def test_an_environment_that_cannot_be_made_is_a_failure_that_says_why(ser
     assert all(text in json.dumps(body) for text in told), body
 
 
-def test_the_catalogue_lists_what_can_be_played_and_makes_rows_of_it(server):
+def test_the_catalog_lists_what_can_be_played_and_makes_rows_of_it(server):
     program = """
 import json, sys
-from resources_servers.gem_gym import catalogue
-print(json.dumps([catalogue.list_environments(), catalogue.make_rows("game:Wordle-v0-easy", 3, 5, {}),
-    catalogue.make_config("game:Wordle-v0-easy"), catalogue.make_config("rg:gcd"),
-    catalogue.make_config("game:Wordle-v0-random")]), file=sys.stderr)
+from resources_servers.gem_gym import catalog
+print(json.dumps([catalog.list_environments(), catalog.make_rows("game:Wordle-v0-easy", 3, 5, {}),
+    catalog.make_config("game:Wordle-v0-easy"), catalog.make_config("rg:gcd"),
+    catalog.make_config("game:Wordle-v0-random")]), file=sys.stderr)
 """
     done = subprocess.run(
         [PYTHON, "-W", "ignore", "-c", program], cwd=PARENT_DIR, capture_output=True, text=True, check=True

@@ -222,20 +222,20 @@ def test_environments_of_a_user_are_played_by_what_their_rows_declare(monkeypatc
 @pytest.mark.exhaustive
 @pytest.mark.network
 @pytest.mark.timeout(600)
-def test_the_catalogue_lists_toy_text_and_makes_rows_of_any_environment():
+def test_the_catalog_lists_toy_text_and_makes_rows_of_any_environment():
     code = """
 import json, nemo_gym
 from nemo_gym.errors import GymError
-from resources_servers.gymnasium_text import catalogue
+from resources_servers.gymnasium_text import catalog
 def refused(*arguments):
     try:
-        return catalogue.make_rows(*arguments)
+        return catalog.make_rows(*arguments)
     except GymError as error:
         return str(error)
 print(json.dumps([
-    [one["id"] for one in catalogue.list_environments()],
-    catalogue.make_rows("own_environments:Slider-v0", 2, 5, {"actions": {"forth": [0.5]}}),
-    [catalogue.make_config(name, {}) for name in ("FrozenLake-v1", "own_environments:Slider-v0", "Blackjack-v1")],
+    [one["id"] for one in catalog.list_environments()],
+    catalog.make_rows("own_environments:Slider-v0", 2, 5, {"actions": {"forth": [0.5]}}),
+    [catalog.make_config(name, {}) for name in ("FrozenLake-v1", "own_environments:Slider-v0", "Blackjack-v1")],
     [refused("FrozenLak-v1", 1, 0, {}), refused("nowhere:X-v0", 1, 0, {}), refused("Taxi-v4", 1, 0, {"maps": 1})],
 ]))
 """

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from nemo_gym.testing import build_server, reply, running, tool_call
-from resources_servers.openenv import catalogue, generate_data
+from resources_servers.openenv import catalog, generate_data
 from resources_servers.openenv.actions import read_mcp_tools, read_schema, show_observation
 from resources_servers.openenv.app import OpenEnvResourcesServer, find_url
 from tests.support.server_venvs import server_python
@@ -375,17 +375,17 @@ def test_an_environment_is_a_name_of_the_config_or_a_url(environment, url):
     assert find_url(environment, {"home": "ws://here:1"}) == url
 
 
-def test_the_catalogue_makes_rows_for_a_url_or_for_a_name_that_the_config_has():
+def test_the_catalog_makes_rows_for_a_url_or_for_a_name_that_the_config_has():
     url = "http://127.0.0.1:8000"
-    assert [row["environment"] for row in catalogue.make_rows(url, 2)] == [url, url]
+    assert [row["environment"] for row in catalog.make_rows(url, 2)] == [url, url]
     options = {"name": "echo", "arguments": {"level": 2}}
-    (row,) = catalogue.make_rows(url, 1, 7, options)
+    (row,) = catalog.make_rows(url, 1, 7, options)
     assert (row["environment"], row["seed"], row["arguments"]) == ("echo", 7, {"level": 2})
-    assert catalogue.make_config(url, options) == {"server": {"environments": {"echo": url}}}
-    assert catalogue.make_config(url, {}) == {}
-    assert catalogue.list_environments() == []
-    with pytest.raises(catalogue.NoEnvironmentUrl, match="'echo_env' is not the URL"):
-        catalogue.make_rows("echo_env", 1)
+    assert catalog.make_config(url, options) == {"server": {"environments": {"echo": url}}}
+    assert catalog.make_config(url, {}) == {}
+    assert catalog.list_environments() == []
+    with pytest.raises(catalog.NoEnvironmentUrl, match="'echo_env' is not the URL"):
+        catalog.make_rows("echo_env", 1)
 
 
 def test_metrics_give_the_mean_of_every_environment():

@@ -10,7 +10,7 @@ import pytest
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, build_server, reply, running
 from resources_servers.reasoning_gym.app import ReasoningGymResourcesServer
-from resources_servers.reasoning_gym.catalogue import make_rows
+from resources_servers.reasoning_gym.catalog import make_rows
 from resources_servers.reasoning_gym.generate_data import generate, list_tasks, make_row
 
 # Of these the library gives no answer, but an example of one.

@@ -15,7 +15,7 @@ import pytest
 
 from nemo_gym.errors import GymError
 from nemo_gym.testing import asked, build_server, reasoning, reply, running
-from resources_servers.skyrl_gym import catalogue, generate_data
+from resources_servers.skyrl_gym import catalog, generate_data
 from resources_servers.skyrl_gym.app import SkyrlGymResourcesServer, write_out
 from resources_servers.skyrl_gym.tasks import MAKERS, make_row, make_task
 from tests.support.server_venvs import server_python
@@ -85,10 +85,10 @@ def test_settings_of_an_environment_make_it_playable():
     settings = {"search": {"search_url": "http://127.0.0.1:1/retrieve"}, "text2sql": {"db_path": "databases"}}
     server = build_server(SkyrlGymResourcesServer, env_configs=settings)
     assert [server.find_problem({"env_class": name}) for name in (*settings, "aime")] == [None, None, None]
-    assert catalogue.make_config("search", {"path": "rows.jsonl", **settings["search"]}) == {
+    assert catalog.make_config("search", {"path": "rows.jsonl", **settings["search"]}) == {
         "server": {"env_configs": {"search": settings["search"]}}
     }
-    assert catalogue.make_config("aime", {}) == {}
+    assert catalog.make_config("aime", {}) == {}
 
 
 def test_rows_of_a_user_keep_all_their_fields(tmp_path):
@@ -101,7 +101,7 @@ def test_rows_of_a_user_keep_all_their_fields(tmp_path):
     }
     file = tmp_path / "train.jsonl"
     file.write_text(f"{json.dumps(theirs)}\n" * 3)
-    first, second = catalogue.make_rows("gsm8k", 2, 7, {"path": str(file)})
+    first, second = catalog.make_rows("gsm8k", 2, 7, {"path": str(file)})
     assert (first["seed"], second["seed"]) == (7, 8)
     assert first["responses_create_params"] == {"input": theirs["prompt"]}
     assert first.items() >= {key: theirs[key] for key in theirs if key != "prompt"}.items()
@@ -119,7 +119,7 @@ def test_rows_of_a_user_keep_all_their_fields(tmp_path):
 )
 def test_rows_that_cannot_be_made_are_refused_with_a_hint(environment_id, options, told):
     with pytest.raises(GymError, match=f"(?s){told}.*|.*{told}"):
-        catalogue.make_rows(environment_id, 1, 0, options)
+        catalog.make_rows(environment_id, 1, 0, options)
 
 
 # --- with the library -------------------------------------------------------------------------------------------------
@@ -312,14 +312,14 @@ def test_search_asks_the_retriever_of_the_config_and_fails_by_name_if_that_is_br
 @pytest.mark.exhaustive
 @pytest.mark.network
 @pytest.mark.timeout(600)
-def test_the_catalogue_lists_what_the_installed_library_has_and_reads_parquet(tmp_path):
+def test_the_catalog_lists_what_the_installed_library_has_and_reads_parquet(tmp_path):
     code = f"""
 import json, pyarrow, pyarrow.parquet
-from resources_servers.skyrl_gym import catalogue
+from resources_servers.skyrl_gym import catalog
 rows = [{{"prompt": [{{"role": "user", "content": "2 + 2?"}}], "reward_spec": {{"ground_truth": "4"}}}}]
 pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), {str(tmp_path / "rows.parquet")!r})
-made = catalogue.make_rows("gsm8k", 5, 1, {{"path": {str(tmp_path / "rows.parquet")!r}}})
-print(json.dumps([[one["id"] for one in catalogue.list_environments()], made]))
+made = catalog.make_rows("gsm8k", 5, 1, {{"path": {str(tmp_path / "rows.parquet")!r}}})
+print(json.dumps([[one["id"] for one in catalog.list_environments()], made]))
 """
     import_nemo_gym_first = f"import nemo_gym\n{code}"
     done = subprocess.run(

@@ -124,8 +124,8 @@ def alone(python: Path, act: str, games: Sequence[Game]) -> list[Game]:
     return json.loads(done.stdout)
 
 
-def ask_catalogue(python: Path, expression: str) -> Any:
-    program = f"import json; from resources_servers.textarena.catalogue import *; print(json.dumps({expression}))"
+def ask_catalog(python: Path, expression: str) -> Any:
+    program = f"import json; from resources_servers.textarena.catalog import *; print(json.dumps({expression}))"
     done = subprocess.run(
         [python, "-c", program], cwd=PARENT_DIR, capture_output=True, text=True, check=False, timeout=100
     )
@@ -270,10 +270,10 @@ async def test_a_game_that_cannot_be_played_is_a_failure_that_says_why(url, task
 
 @pytest.mark.slow
 @pytest.mark.network
-def test_the_catalogue_makes_rows_of_a_game_and_the_config_that_they_need(python):
+def test_the_catalog_makes_rows_of_a_game_and_the_config_that_they_need(python):
     made = 'make_rows("TicTacToe-v0", 3, 7, {"seat": "alternate", "opponent": "first"})'
     config = 'make_config("TicTacToe-v0", {"opponent_model": "strong_model", "max_steps": 9})'
-    rows, blocks = ask_catalogue(python, f"[{made}, {config}]")
+    rows, blocks = ask_catalog(python, f"[{made}, {config}]")
     assert [(row["seat"], row["seed"], row["players"]) for row in rows] == [(0, 7, 2), (1, 8, 2), (0, 9, 2)]
     assert {row["opponent"] for row in rows} == {"first"}
     assert blocks["server"]["opponent_model_server"]["name"] == "strong_model"
@@ -284,7 +284,7 @@ def test_the_catalogue_makes_rows_of_a_game_and_the_config_that_they_need(python
 @pytest.mark.network
 @pytest.mark.timeout(1200)
 async def test_every_game_for_one_or_two_has_the_rewards_that_the_library_gives_16_at_a_time(python, url):
-    listed = {one["id"]: one["description"] for one in ask_catalogue(python, "list_environments()")}
+    listed = {one["id"]: one["description"] for one in ask_catalog(python, "list_environments()")}
     assert listed["Chess-v0"].startswith("needs Python 3.12") or listed["Chess-v0"].startswith("players: 2")
     assert listed["Wordle-v0"].startswith("needs network once")
     names = [name for name, text in listed.items() if text.startswith(("players: 1;", "players: 2;"))]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from responses_api_agents.atropos_env.app import AtroposEnv
-from responses_api_agents.atropos_env.catalogue import list_environments, make_config
+from responses_api_agents.atropos_env.catalog import list_environments, make_config
 from responses_api_agents.atropos_env.generate_data import write
 from responses_api_agents.atropos_env.tests.scripted_model import ScriptedModel
 from tests.support.gym_process import play_examples
@@ -18,7 +18,7 @@ CONFIG = "responses_api_agents/atropos_env/configs/atropos_env.yaml"
 BLOCK = {"model_server": {"type": "responses_api_models", "name": "policy_model"}}
 
 
-def test_the_catalogue_lists_the_samples_with_what_they_are():
+def test_the_catalog_lists_the_samples_with_what_they_are():
     listed = {entry["id"].split("/")[-1]: entry["description"] for entry in list_environments()}
     assert listed["add_numbers.py:AddNumbers"] == "One turn: add two numbers. Each trajectory is scored on its own."
     assert set(listed) == {"add_numbers.py:AddNumbers", "guess_number.py:GuessNumber", "short_words.py:ShortWords"}

@@ -12,7 +12,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from nemo_gym.errors import GymError
 from responses_api_agents.atropos_env.app import AtroposEnv
 from responses_api_agents.atropos_env.byte_tokenizer import provide_tokenizer, write_tokenizer
-from responses_api_agents.atropos_env.catalogue import list_environments, make_rows
+from responses_api_agents.atropos_env.catalog import list_environments, make_rows
 from responses_api_agents.atropos_env.environments import load_class
 from responses_api_agents.atropos_env.tests.scripted_model import ScriptedModel
 from tests.support.served_run import ServedRun, serve_run

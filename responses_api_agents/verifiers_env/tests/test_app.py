@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.adapters.installed_packages import UnknownEnvironment, make_importable
-from responses_api_agents.verifiers_env.catalogue import list_environments, make_config
+from responses_api_agents.verifiers_env.catalog import list_environments, make_config
 from tests.support.gym_process import play_examples
 from tests.support.server_venvs import run_tests_in_environment
 

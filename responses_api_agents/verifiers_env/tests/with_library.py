@@ -18,7 +18,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from responses_api_agents.verifiers_env.app import VerifiersEnv
-from responses_api_agents.verifiers_env.catalogue import list_environments, make_rows
+from responses_api_agents.verifiers_env.catalog import list_environments, make_rows
 from responses_api_agents.verifiers_env.environments import build_environment
 from responses_api_agents.verifiers_env.generate_data import rows
 from tests.support.served_run import ServedRun, serve_run
@@ -141,7 +141,7 @@ async def test_a_taskset_that_is_not_installed_is_a_failure_that_names_others(ru
     assert "sample_tasksets/count_letters" in failure
 
 
-def test_the_catalogue_lists_the_samples_with_what_they_are():
+def test_the_catalog_lists_the_samples_with_what_they_are():
     listed = {entry["id"].split("/")[-1]: entry["description"] for entry in list_environments()}
     assert listed["count_letters"] == "Count how often a letter occurs in a word."
 

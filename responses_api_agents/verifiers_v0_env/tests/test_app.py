@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.adapters.installed_packages import UnknownEnvironment
-from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_config
+from responses_api_agents.verifiers_v0_env.catalog import list_environments, make_config
 from responses_api_agents.verifiers_v0_env.environments import find_module
 from tests.support.gym_process import play_examples
 from tests.support.server_venvs import run_tests_in_environment

@@ -10,7 +10,7 @@ import pytest
 import verifiers as vf
 
 from responses_api_agents.verifiers_v0_env.app import VerifiersV0Env
-from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_rows
+from responses_api_agents.verifiers_v0_env.catalog import list_environments, make_rows
 from responses_api_agents.verifiers_v0_env.environments import load_environment
 from responses_api_agents.verifiers_v0_env.generate_data import rows
 from responses_api_agents.verifiers_v0_env.tests.solving_model import SolvingModel
@@ -128,7 +128,7 @@ async def test_an_environment_that_is_not_installed_is_a_failure_that_names_othe
     assert "reverse_words.py" in failure
 
 
-def test_the_catalogue_lists_the_samples_with_what_they_are():
+def test_the_catalog_lists_the_samples_with_what_they_are():
     listed = {entry["id"].split("/")[-1]: entry["description"] for entry in list_environments()}
     assert listed["shop_till.py"] == "Tools: look up prices and add them up."
 

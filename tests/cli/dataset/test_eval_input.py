@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import train_data_utils
-from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, drop_prepared_data_on_error
+from nemo_gym.cli.eval.run_settings import EvalRunConfig, choose_input, drop_prepared_data_on_error
 from nemo_gym.errors import ConfigError
 from nemo_gym.train_data_utils import MissingDatasets, OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture

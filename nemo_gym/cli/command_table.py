@@ -95,9 +95,9 @@ GROUPS: dict[str, dict[str, Command]] = {
     "env": {
         "start": Command("env:start", "start the servers of a config", "settings:RunConfig", (*SERVERS, REST)),
         "validate": Command(
-            "env.config:validate",
+            "env.config_reports:validate",
             "check a config without starting anything",
-            "env.config:ValidateConfig",
+            "env.config_reports:ValidateConfig",
             (*SERVERS, REST),
             _component("An environment, benchmark or resources server."),
         ),
@@ -111,9 +111,9 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env.server_status:show_status", "show running servers and their health", "settings:StatusConfig"
         ),
         "resolve": Command(
-            "env.config:resolve",
+            "env.config_reports:resolve",
             "print the merged config, secrets hidden",
-            "env.config:ResolveConfig",
+            "env.config_reports:ResolveConfig",
             (*SERVERS, "--json", REST),
         ),
         "test": Command(
@@ -172,7 +172,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             (*SERVERS, REST),
         ),
         "run": Command(
-            "eval.run:run", "run tasks and score them", "eval.settings:EvalRunConfig", (*SERVERS, *EVAL_RUN)
+            "eval.run:run", "run tasks and score them", "eval.run_settings:EvalRunConfig", (*SERVERS, *EVAL_RUN)
         ),
         "tokens": Command(
             "export:tokens", "report token drift within rollouts", "export:TokensConfig", positionals=ROLLOUTS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of `gym import reasoning_gym:ID`: every generator, at any level of its curriculum, and mixtures.
+"""The catalog of `gym import reasoning_gym:ID`: every generator, at any level of its curriculum, and mixtures.
 
 The options of a generator are its settings and `level`: a level of its curriculum, or a list of levels for the rows to
 climb. The options of `composite` are `weights` and `configs` (settings), both by generator, and `level`.

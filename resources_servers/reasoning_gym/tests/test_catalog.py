@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the catalogue offers: generators, levels of their curricula, and mixtures."""
+"""What the catalog offers: generators, levels of their curricula, and mixtures."""
 
 from collections import Counter
 
 import pytest
 
 from nemo_gym.errors import GymError
-from resources_servers.reasoning_gym.catalogue import list_environments, make_rows
+from resources_servers.reasoning_gym.catalog import list_environments, make_rows
 from resources_servers.reasoning_gym.generate_data import list_tasks
 
 

@@ -80,7 +80,7 @@ def check_environment(environment_id: str) -> None:
         close = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.5)
         raise UnknownEnvironment(
             f"the installed GEM has no environment {environment_id!r}; it has {len(known)} others.\n"
-            f"hint: {'did you mean ' + ' or '.join(map(repr, close)) + '?' if close else 'catalogue.py lists them'}"
+            f"hint: {'did you mean ' + ' or '.join(map(repr, close)) + '?' if close else 'catalog.py lists them'}"
         )
 
 
