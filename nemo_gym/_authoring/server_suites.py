@@ -45,7 +45,8 @@ class Suite:
 
     @property
     def command(self) -> list[str]:
-        return [str(self.python), "-m", "pytest", *self.arguments]
+        # A test may import its server before nemo_gym, whose import makes servers importable.
+        return [str(self.python), "-m", "pytest", "-p", "nemo_gym", *self.arguments]
 
 
 @dataclass(frozen=True)
