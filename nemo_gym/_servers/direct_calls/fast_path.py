@@ -8,7 +8,6 @@ here. The whole stack answers for a handler that raises, as it does for every ot
 import asyncio
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
-from types import FrameType
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -33,7 +32,7 @@ from nemo_gym._servers.direct_calls.route import (
     serialize_reply,
     validate_body,
 )
-from nemo_gym._servers.direct_calls.running_apps import CURRENT_SERVER, InProcessCall, NamedApp
+from nemo_gym._servers.direct_calls.running_apps import InProcessCall, ServerCall
 from nemo_gym._transport import http_calls as http
 from nemo_gym._transport.call_errors import ServerDeadlineExceeded
 from nemo_gym._transport.deadline import open_deadline
@@ -177,28 +176,29 @@ class HandlerFastPath:
         request = None
         arguments: dict[str, Any] = {}
         deadline = open_deadline(call.timeout_s)
-        working_for = CURRENT_SERVER.set(call.server_name or CURRENT_SERVER.get())
         try:
-            try:
-                if plan.request_name:
-                    request = ObjectRequest(partial(self._build_scope, call, session), json, has_cookies=bool(cookies))
-                    arguments[plan.request_name] = request
-                if plan.body_name:
-                    arguments[plan.body_name] = self._read_body(json)
-                result = await plan.endpoint(**arguments)
-                if request is not None:
-                    session = request.find_session(session)
-                if isinstance(result, Response) and type(result) is not ModelJsonResponse:
-                    return await self._send_response(call, session, request, result)
-                return ObjectResponse(call.method, call.url, self._dump_result(result), session)
-            except BaseException as raised:
-                return await self._answer_error(call, session, request, convert_exit(raised))
+            with ServerCall(call.server_name):
+                try:
+                    if plan.request_name:
+                        request = ObjectRequest(
+                            partial(self._build_scope, call, session), json, has_cookies=bool(cookies)
+                        )
+                        arguments[plan.request_name] = request
+                    if plan.body_name:
+                        arguments[plan.body_name] = self._read_body(json)
+                    result = await plan.endpoint(**arguments)
+                    if request is not None:
+                        session = request.find_session(session)
+                    if isinstance(result, Response) and type(result) is not ModelJsonResponse:
+                        return await self._send_response(call, session, request, result)
+                    return ObjectResponse(call.method, call.url, self._dump_result(result), session)
+                except BaseException as raised:
+                    return await self._answer_error(call, session, request, convert_exit(raised))
         except asyncio.CancelledError as error:
             if deadline is not None and deadline.has_cancelled():
                 raise ServerDeadlineExceeded(call.method, call.url, call.timeout_s) from error
             raise
         finally:
-            CURRENT_SERVER.reset(working_for)
             if deadline is not None:
                 deadline.end()
 
@@ -275,14 +275,3 @@ class HandlerFastPath:
         scope["session"] = opened.data
         scope[OPEN_SESSION] = opened
         return scope
-
-
-def find_called_server(frame: FrameType) -> str | None:
-    """Return the name of the server that `frame` calls into; None if it is not such a call."""
-    if frame.f_code is NamedApp.__call__.__code__:
-        name: str = frame.f_locals["self"].name
-        return name
-    if frame.f_code is HandlerFastPath.answer.__code__:
-        called: str | None = frame.f_locals["call"].server_name
-        return called
-    return None

@@ -51,18 +51,6 @@ class FastPathApp(Protocol):
         """Return the path to the handler of `path`; None if a request must pass through the whole app."""
 
 
-class NamedApp:
-    """Runs an app as the server `name`: what it prints meanwhile is that server's output."""
-
-    def __init__(self, app: App, name: str) -> None:
-        self.app = app
-        self.name = name
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with work_for(self.name):
-            await self.app(scope, receive, send)
-
-
 @contextmanager
 def work_for(name: str) -> Iterator[None]:
     """Attribute what is printed inside to the server `name`."""
@@ -71,6 +59,52 @@ def work_for(name: str) -> Iterator[None]:
         yield
     finally:
         CURRENT_SERVER.reset(token)
+
+
+class ServerCall:
+    """While it is entered, the running task works for the server `name`; without a name, for whom it worked before.
+
+    Not a generator: every call between servers enters one.
+    """
+
+    __slots__ = ("_before", "_name", "_task", "_token")
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name or CURRENT_SERVER.get()
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> None:
+        self._before = _servers_at_work.get(self._task)
+        _servers_at_work[self._task] = self._name
+        self._token = CURRENT_SERVER.set(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            _servers_at_work.pop(self._task, None)  # nothing is left if nobody around it has a name either
+        else:
+            _servers_at_work[self._task] = self._before
+        CURRENT_SERVER.reset(self._token)
+
+
+_servers_at_work: dict[asyncio.Task[Any] | None, str | None] = {}
+"""The server that each task is in a call to: unlike `CURRENT_SERVER`, other threads can read it."""
+
+
+def find_server_at_work(loop: asyncio.AbstractEventLoop) -> str | None:
+    """Return the server that the running task of `loop` is in a call to; None if it is in none. Any thread may ask."""
+    return _servers_at_work.get(asyncio.current_task(loop))
+
+
+class NamedApp:
+    """Runs an app as the server `name`: what it prints meanwhile is that server's output."""
+
+    def __init__(self, app: App, name: str) -> None:
+        self.app = app
+        self.name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with ServerCall(self.name):
+            await self.app(scope, receive, send)
 
 
 class HostedApp(NamedTuple):
