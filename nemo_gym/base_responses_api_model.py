@@ -19,8 +19,8 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
 
-from nemo_gym._servers.direct_calls.fast_path import ModelJsonResponse, ObjectRequest, read_params
-from nemo_gym._servers.direct_calls.route import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._servers.direct_calls.json_bodies import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._servers.direct_calls.object_request import ModelJsonResponse, ObjectRequest, read_params
 from nemo_gym._servers.http.api_errors import OUTSIDE_API
 from nemo_gym._servers.http.guard import describe, json_reply
 from nemo_gym._servers.http.kept_responses import KeptResponses, list_input_items

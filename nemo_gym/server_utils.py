@@ -24,8 +24,8 @@ from nemo_gym._servers.direct_calls import call, response as replies, running_ap
 from nemo_gym._servers.direct_calls.response import lazy_cookies as lazy_cookies
 from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig, build_head_app
 from nemo_gym._servers.http.admission import AccessRules
-from nemo_gym._servers.http.app_with_plain_routes import GymApp
 from nemo_gym._servers.http.guard import BodyLimit, ErrorsAsJson, make_validation_handler
+from nemo_gym._servers.http.gym_app import GymApp
 from nemo_gym._servers.http.session_cookie import SessionCookieMiddleware, session_cookie
 from nemo_gym._servers.http_session import (
     GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig,

@@ -33,22 +33,16 @@ class InProcessCall(NamedTuple):
     timeout_s: float
 
 
-class FastPath(Protocol):
-    """The path to one handler, bypassing the middleware around it."""
-
-    def answer(self, call: InProcessCall) -> Coroutine[Any, Any, InProcessResponse]:
-        """Call the handler and return its reply; if it raises, return the reply of the whole app.
-
-        Raise ServerDeadlineExceeded if that takes longer than the call may take.
-        """
+CallHandler = Callable[[InProcessCall], Coroutine[Any, Any, InProcessResponse]]
+"""Calls one handler directly: `JsonHandler.answer` of one app."""
 
 
 @runtime_checkable
-class FastPathApp(Protocol):
+class DirectlyCallable(Protocol):
     """An app that knows which of its handlers can be called directly."""
 
-    def find_fast_path(self, method: str, path: str) -> FastPath | None:
-        """Return the path to the handler of `path`; None if a request must pass through the whole app."""
+    def find_handler(self, method: str, path: str) -> CallHandler | None:
+        """Return what calls the handler of `path`; None if a request must pass through the whole app."""
 
 
 @contextmanager
@@ -113,7 +107,7 @@ class HostedApp(NamedTuple):
     app: App
     loop: asyncio.AbstractEventLoop
     name: str | None
-    find_fast_path: Callable[[str, str], FastPath | None]
+    find_handler: Callable[[str, str], CallHandler | None]
 
 
 _hosted: dict[tuple[str, int], HostedApp] = {}
@@ -121,12 +115,16 @@ _hosted: dict[tuple[str, int], HostedApp] = {}
 
 def host_app(host: str, port: int, app: App) -> None:
     """Let calls from the running loop to `host:port` go directly into `app`."""
-    inner, name = (app.app, app.name) if isinstance(app, NamedApp) else (app, None)
-    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_no_fast_path
-    _hosted[host, port] = HostedApp(app, asyncio.get_running_loop(), name, find_fast_path)
+    inner = app
+    name = None
+    if isinstance(app, NamedApp):
+        inner = app.app
+        name = app.name
+    find_handler = inner.find_handler if isinstance(inner, DirectlyCallable) else _find_no_handler
+    _hosted[host, port] = HostedApp(app, asyncio.get_running_loop(), name, find_handler)
 
 
-def _find_no_fast_path(method: str, path: str) -> None:
+def _find_no_handler(method: str, path: str) -> None:
     return None
 
 

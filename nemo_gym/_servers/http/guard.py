@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._servers.direct_calls.route import build_depth_error
+from nemo_gym._servers.direct_calls.json_bodies import build_depth_error
 from nemo_gym._servers.http.api_errors import OUTSIDE_API, ErrorTranslator, find_api, read_error
 from nemo_gym._transport.deadline import await_within, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, build_failure, convert_exit

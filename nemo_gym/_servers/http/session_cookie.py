@@ -21,7 +21,7 @@ from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._servers.direct_calls.fast_path import OPEN_SESSION
+from nemo_gym._servers.direct_calls.object_request import OPEN_SESSION
 from nemo_gym._util.trim_buffer import trim_buffer
 
 MAX_AGE_S = 14 * 24 * 60 * 60

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._servers.direct_calls.route import require_json
+from nemo_gym._servers.direct_calls.json_bodies import require_json
 from nemo_gym._servers.mcp.protocol import (
     INVALID_REQUEST,
     METADATA_KEY,
