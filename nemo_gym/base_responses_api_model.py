@@ -6,7 +6,6 @@ A stream is the finished reply, replayed as events. Outside programs, such as th
 them (`nemo_gym._servers.http.api_errors`), and can list models, count tokens, and fetch or continue a response.
 """
 
-import inspect
 import logging
 import re
 from abc import abstractmethod
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 
 from fastapi import Body as Body, FastAPI, HTTPException, Request
 from fastapi.responses import Response
-from omegaconf import DictConfig
 from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
 
 from nemo_gym._servers.direct_calls.json_bodies import build_validation_error, parse_json, require_json, validate_body
@@ -28,6 +26,7 @@ from nemo_gym._servers.policy_versions.announcing import VersionCell
 from nemo_gym._servers.policy_versions.marks import mark_answer, pick_marks
 from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER, FailureKind, build_failure
+from nemo_gym._transport.stand_ins import find_config, takes_request
 from nemo_gym._util.rollout_paths import ROLLOUT_ID
 from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
 from nemo_gym._wire.schema.format_errors import (
@@ -252,7 +251,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         # Hot path: pydantic's lookup of a private attribute takes longer than all of this.
         version: VersionCell = (self.__pydantic_private__ or {})["_policy_version"]
         began = version.get()
-        if _takes_request(getattr(handler, "__func__", handler)):
+        if takes_request(getattr(handler, "__func__", handler)):
             reply = await handler(request=request, body=body)
         else:
             reply = await handler(body=body)
@@ -399,9 +398,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     def _install_capture(self, app: FastAPI) -> None:
         """Install capture as the outermost layer, so that it sees what callers send and receive."""
-        settings = getattr(self.server_client, "global_config_dict", None)
-        if not isinstance(settings, Mapping | DictConfig):  # a test double has none
-            settings = {}
+        settings = find_config(self.server_client) or {}
         config = ModelCallCaptureConfig.from_global_config(settings)
         install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
 
@@ -465,14 +462,6 @@ def _require_answer(reply: Any, reason: str | None) -> Any:
     if reason is not None:
         raise InvalidModelReply(f"the model's reply contains no answer: {reason}")
     return reply
-
-
-@cache
-def _takes_request(function: Callable[..., Any]) -> bool:
-    try:
-        return "request" in inspect.signature(function).parameters
-    except TypeError:  # before Python 3.11.4, the mock of an asynchronous method has no signature
-        return False
 
 
 def _make_json_response(reply: Any) -> Response:

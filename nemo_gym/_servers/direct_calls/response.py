@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replies of servers in this process, with aiohttp's interface; and how to read a reply of either kind.
 
-Tests pass in objects that only look like a response: one of `read()`, `content.read()` and `json()`, a status, and an
-error of their own. These are read as far as possible, and their own error is raised.
+A reply that is a test double is read as far as it goes, and its own error is raised.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
 from typing import Any, Protocol, TypeVar, cast
@@ -17,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from nemo_gym._servers.direct_calls.objects import OBJECT_TYPES, copy_for_receiver, list_object_fields
 from nemo_gym._transport.call_errors import InvalidServerReply, ServerResponseError
 from nemo_gym._transport.failures import HEADER
+from nemo_gym._transport.stand_ins import is_stand_in, read_stand_in
 from nemo_gym._transport.whole_response import WholeResponse, add_cookie
 from nemo_gym._wire.schema.replies import NeMoGymResponse
 
@@ -150,7 +149,7 @@ async def raise_error_status(response: Any, content: bytes | None = None) -> Non
     try:
         response.raise_for_status()
     except aiohttp.ClientResponseError as error:
-        if _is_stand_in(response):
+        if is_stand_in(response):
             error.response_content = body  # type: ignore[attr-defined]
             raise
         failure = response.headers.get(HEADER, "")
@@ -186,25 +185,12 @@ def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str,
     return new if isinstance(known, LazyCookies) and known.session.owner is new.session.owner else None
 
 
-def _is_stand_in(response: Any) -> bool:
-    return not isinstance(response, aiohttp.ClientResponse | WholeResponse) or hasattr(response, "_mock_name")
-
-
 async def _read_body(response: Any) -> bytes | None:
     """Return the body; None if a test double has none to read."""
-    if not _is_stand_in(response):
-        body: bytes = await response.read()
-        return body
-    for holder in (response, getattr(response, "content", None)):
-        read = getattr(holder, "read", None)
-        found = read() if read is not None else None
-        if inspect.isawaitable(found):
-            found = await found
-        if isinstance(found, str):
-            return found.encode()
-        if isinstance(found, bytes | bytearray):
-            return bytes(found)
-    return None
+    if is_stand_in(response):
+        return await read_stand_in(response)
+    body: bytes = await response.read()
+    return body
 
 
 def _request_line(response: Any) -> tuple[str, str]:
