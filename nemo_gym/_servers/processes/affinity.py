@@ -5,6 +5,10 @@ A session belongs to the worker that its id hashes to, and a worker gives new se
 reaches another worker is carried to the owner over a unix socket, as ASGI messages rather than as HTTP: the owner's app
 sees what it would have seen, the client gets what that app said, and nothing is parsed twice. What comes from a peer is
 never carried on, so no request goes round in circles. Websockets are left out: the servers have none.
+
+Replicas (`nemo_gym._servers.ray.replicas`) find their sessions in another way, because each has an address: there the
+caller chooses, by a cookie that names the replica. Workers share one port, so that any client can use them, and the
+system chooses who accepts a connection; only the server itself can put that right.
 """
 
 import asyncio

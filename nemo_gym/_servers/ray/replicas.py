@@ -4,6 +4,10 @@
 Every reply of a replica sets a cookie that names it: its number, and which of its lives this is. A call that brings the
 cookie back goes to that replica, a call without one to any. A replica that is started again has lost its sessions, so
 it has a new name, and refuses calls that were meant for the old one: such a rollout has to be played again.
+
+The workers of one machine find their sessions in another way, see `nemo_gym._servers.processes.affinity`. Theirs could
+not serve here: it would send most calls over the network twice, and a hash of the session says nothing of a replica's
+lives.
 """
 
 import asyncio
