@@ -118,7 +118,9 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def _capture_settings(self) -> Mapping[str, Any]:
         client = self.server_client
-        return client._capture_settings() if takes_models(client) else self._global_settings()
+        if takes_models(client):
+            return client._capture_settings()
+        return self._global_settings()
 
     def _model_call_capture_enabled(self) -> bool:
         return self._capture_settings().get("observability_enabled") is True
@@ -134,7 +136,9 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def rollout_id_from_run(self, body: BaseRunRequest | Mapping[str, Any]) -> str | None:
         """Return the rollout id of a run request; None if nothing captures the rollout."""
-        return maybe_rollout_id_from_run_body(body) if self._capture_correlation_enabled() else None
+        if self._capture_correlation_enabled():
+            return maybe_rollout_id_from_run_body(body)
+        return None
 
     def url_path_for_run(self, url_path: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
         """Return `url_path` prefixed with the rollout that `body` asks for."""
@@ -167,7 +171,13 @@ def _note_versions(result: Any, began: int | None, ended: int) -> None:
     """Mark a rollout's response with the policy versions it saw; they end up in its row."""
     from nemo_gym._servers.policy_versions.marks import describe_versions  # only runs that train need it
 
-    response = result.get("response") if isinstance(result, Mapping) else getattr(result, "response", None)
-    notes = response.model_extra if isinstance(response, NeMoGymResponse) else response
+    if isinstance(result, Mapping):
+        response = result.get("response")
+    else:
+        response = getattr(result, "response", None)
+    if isinstance(response, NeMoGymResponse):
+        notes = response.model_extra
+    else:
+        notes = response
     if isinstance(notes, dict):
         notes[NG_POLICY_VERSIONS_KEY] = describe_versions(response, began, ended)

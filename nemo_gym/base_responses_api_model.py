@@ -90,7 +90,9 @@ class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
         gateway = given.get("session_gateway")
         is_several = any((given.get(key) or 1) > 1 for key in ("num_workers", "num_replicas"))
         if gateway is None:
-            return {**given, "session_gateway": {"enabled": False}} if is_several else given
+            if is_several:
+                return {**given, "session_gateway": {"enabled": False}}
+            return given
         if not (gateway.get("enabled", True) if isinstance(gateway, dict) else getattr(gateway, "enabled", False)):
             return given
         if is_several:
@@ -320,7 +322,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         previous = raw.get("previous_response_id")
         if previous is None:
             return raw
-        history = self._kept_responses.read_history(previous) if isinstance(previous, str) else None
+        history = None
+        if isinstance(previous, str):
+            history = self._kept_responses.read_history(previous)
         if history is None:
             raise HTTPException(
                 400,

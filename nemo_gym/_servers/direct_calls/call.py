@@ -56,7 +56,7 @@ def call_app(
     timeout_s = float(total or http.SessionSettings.total_timeout_s)
     url = f"{base_url}{path}"
     if json is not None:
-        headers = {"content-type": http.JSON_CONTENT_TYPE, **headers} if headers else _JSON_HEADERS
+        headers = {**_JSON_HEADERS, **headers} if headers else _JSON_HEADERS
         call_handler = hosted.find_handler(method, path) if not params else None
         if call_handler is not None:
             return call_handler(

@@ -82,11 +82,15 @@ def parse_json(raw: bytes) -> Any:
             raise build_depth_error() from deep
         except UnusableValue as unusable:
             raise build_value_error(unusable) from unusable
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
-            problem = {"type": "json_invalid", "loc": ("body", position), "msg": "JSON decode error", "input": {}}
-            raise RequestValidationError([{**problem, "ctx": {"error": reason}}]) from error
+        except json.JSONDecodeError as error:
+            raise _build_syntax_error(error.pos, error.msg) from error
+        except UnicodeDecodeError as error:
+            raise _build_syntax_error(error.start, "not UTF-8") from error
+
+
+def _build_syntax_error(position: int, reason: str) -> RequestValidationError:
+    problem = {"type": "json_invalid", "loc": ("body", position), "msg": "JSON decode error", "input": {}}
+    return RequestValidationError([{**problem, "ctx": {"error": reason}}])
 
 
 def build_depth_error() -> RequestValidationError:

@@ -61,7 +61,9 @@ class ObjectResponse(InProcessResponse):
     @property
     def lazy_cookies(self) -> "LazyCookies | None":
         """The cookies, to be sent back with another call; None if there is no session."""
-        return None if self._session is None else LazyCookies(self, self._session)
+        if self._session is None:
+            return None
+        return LazyCookies(self, self._session)
 
     def convert(self, kind: type[ModelT]) -> ModelT | None:
         """Return the reply as a `kind`; None if that takes its bytes."""
@@ -87,18 +89,18 @@ class ObjectResponse(InProcessResponse):
     def encode_body(self) -> bytes:
         if not self._body:
             value = self._value
-            self._body = (
-                value.model_dump_json().encode()
-                if isinstance(value, NeMoGymResponse)
-                else orjson.dumps(value, default=_encode_object)
-            )
+            if isinstance(value, NeMoGymResponse):
+                self._body = value.model_dump_json().encode()
+            else:
+                self._body = orjson.dumps(value, default=_encode_object)
         return self._body
 
     def _encode_headers(self) -> list[tuple[bytes, bytes]]:
         if not self._raw_headers:
             size = b"content-length", b"%d" % len(self.encode_body())
-            cookie = [(b"set-cookie", self._session.set_cookie().encode("latin-1"))] if self._session else []
-            self._raw_headers = [size, (b"content-type", b"application/json"), *cookie]
+            self._raw_headers = [size, (b"content-type", b"application/json")]
+            if self._session:
+                self._raw_headers.append((b"set-cookie", self._session.set_cookie().encode("latin-1")))
         return self._raw_headers
 
     @property
@@ -182,7 +184,9 @@ def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str,
     new = response.lazy_cookies if isinstance(response, ObjectResponse) else None
     if new is None or not known:
         return new
-    return new if isinstance(known, LazyCookies) and known.session.owner is new.session.owner else None
+    if isinstance(known, LazyCookies) and known.session.owner is new.session.owner:
+        return new
+    return None
 
 
 async def _read_body(response: Any) -> bytes | None:

@@ -47,7 +47,6 @@ from nemo_gym._transport.deadline import open_deadline
 from nemo_gym._transport.failures import convert_exit
 from nemo_gym._util.json_depth import is_too_deep
 from nemo_gym._util.json_values import UnusableValue, load_json
-from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym.errors import HandlerExit
 
 _OTHER_INJECTIONS = (
@@ -311,9 +310,12 @@ class JsonHandler:
                     pass  # as bytes it may fit after all; if not, the error is the usual one
         return self._read_body(_encode_bounded(json, bound))
 
-    def _dump_result(self, result: Any) -> bytes | NeMoGymResponse | dict[str, Any]:
-        parts = dump_around_objects(result) if type(result) is self._reply_type else None
-        return parts if parts is not None else serialize_reply(self._reply, result)
+    def _dump_result(self, result: Any) -> bytes | dict[str, Any]:
+        if type(result) is self._reply_type:
+            around = dump_around_objects(result)
+            if around is not None:
+                return around
+        return serialize_reply(self._reply, result)
 
     def _build_scope(self, stack: Stack, call: InProcessCall, session: Session) -> dict[str, Any]:
         headers = encode_headers(b"", call.headers, call.cookies, call.address)

@@ -136,7 +136,9 @@ def unhost_app(host: str, port: int) -> None:
 def find_app(host: str, port: int) -> HostedApp | None:
     """Return the app behind `host:port` if it runs on the current event loop."""
     hosted = _hosted.get((host, port))
-    return hosted if hosted and hosted.loop is asyncio.get_running_loop() else None
+    if hosted and hosted.loop is asyncio.get_running_loop():
+        return hosted
+    return None
 
 
 def is_in_this_process(host: str, port: int) -> bool:

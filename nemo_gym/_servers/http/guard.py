@@ -98,7 +98,10 @@ class ErrorsAsJson:
         alike = self._server_name, path, level, type(error), getattr(error, "status", getattr(error, "kind", ""))
         suppressed = _FAILED_CALLS.admit(alike)
         if suppressed is not None:
-            more = f" ({suppressed} more like it since the last such line)" if suppressed else ""
+            if suppressed:
+                more = f" ({suppressed} more like it since the last such line)"
+            else:
+                more = ""
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
 
 
@@ -184,21 +187,20 @@ class BodyTooLarge(Exception):
 
 
 def make_validation_handler(on_error: Callable[[str], None]) -> Callable[[Request, Exception], Any]:
-    """Return a handler for bad request bodies: the standard 422, with contexts that are always serialisable."""
+    """Return a handler for bad request bodies: the standard 422, with contexts that are always JSON."""
 
     async def reply(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        problems = [_make_serialisable(problem) for problem in error.errors()]
+        problems = []
+        for problem in error.errors():
+            if context := problem.get("ctx"):
+                problem = {**problem, "ctx": {key: str(value) for key, value in context.items()}}
+            problems.append(jsonable_encoder(problem, custom_encoder={bytes: repr}))
         fields = "; ".join(f"{'.'.join(map(str, p.get('loc', ())))}: {p.get('msg')}" for p in problems[:5])
         on_error(f"{request.method} {request.url.path}: invalid body: {fields}")
         return json_reply(422, {"detail": problems})
 
     return reply
-
-
-def _make_serialisable(problem: dict[str, Any]) -> Any:
-    context = {key: str(value) for key, value in problem.get("ctx", {}).items()}
-    return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
 
 
 class _OrjsonResponse(JSONResponse):

@@ -76,7 +76,9 @@ class GymApp(FastAPI):
                 return None
             if route.matches(scope)[0] is not Match.FULL:
                 continue
-            handler = route.json_handler if isinstance(route, GymRoute) and route.path == path else None
+            handler = None
+            if isinstance(route, GymRoute) and route.path == path:
+                handler = route.json_handler
             if handler is None or not handler.takes_direct_calls:
                 return None
             return functools.partial(handler.answer, stack)

@@ -165,7 +165,9 @@ class SessionCookieMiddleware:
         cookie = session.cookie
         held, signed_at = self._cookie.unsign(cookie) if cookie else (b"", 0.0)
         age_s = time.time() - signed_at
-        data: dict[str, Any] = orjson.loads(held) if held and age_s <= MAX_AGE_S else {}
+        data: dict[str, Any] = {}
+        if held and age_s <= MAX_AGE_S:
+            data = orjson.loads(held)
         if self._id_key not in data:
             data[self._id_key] = self._new_id()
         session.cookie = cookie if age_s < _RENEW_AFTER_S else None

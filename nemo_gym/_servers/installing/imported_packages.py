@@ -71,7 +71,9 @@ def find_imported_packages(start: Iterable[Path], roots: Sequence[Path]) -> set[
             if level:
                 found = _list_module_files(file.parents[level - 1], parts)
             elif parts[0] in SERVER_TYPES:
-                folder = find_server_folder(parts[0], parts[1], roots) if len(parts) > 1 else None
+                folder = None
+                if len(parts) > 1:
+                    folder = find_server_folder(parts[0], parts[1], roots)
                 found = _list_module_files(folder, parts[2:]) if folder else []
             else:
                 found = next(filter(None, (_list_module_files(place, parts) for place in (file.parent, *beside))), [])
@@ -93,7 +95,7 @@ def imports_package(folder: Path, package: str) -> bool:
     return False
 
 
-def find_bare_neighbour(entrypoint: Path) -> str | None:
+def find_bare_neighbor(entrypoint: Path) -> str | None:
     """Return the first module beside `entrypoint` that it imports as if it were installed."""
     for name in _absolute_imports(entrypoint):
         beside = entrypoint.parent / name

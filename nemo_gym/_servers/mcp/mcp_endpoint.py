@@ -95,7 +95,9 @@ async def _refuse_call(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResul
 async def _answer_all(content: Any, session: ToolSession) -> HeldReply:
     if isinstance(content, list) and content:
         replies = [reply for message in content if (reply := await answer_message(message, session)) is not None]
-        return build_json_reply(200, replies) if replies else HeldReply(202, (), b"")
+        if replies:
+            return build_json_reply(200, replies)
+        return HeldReply(202, (), b"")
     reply = await answer_message(content, session)
     if reply is None:
         return HeldReply(202, (), b"")

@@ -126,7 +126,9 @@ class RunVersion:
     @property
     def version(self) -> int | None:
         """The version in force."""
-        return None if self._announced is None else self._announced.version
+        if self._announced is None:
+            return None
+        return self._announced.version
 
     async def announce(self, announced: Announcement, instances: Instances) -> Problems:
         """Tell everyone; return who could not be told. When it returns, new calls to all others carry the version.

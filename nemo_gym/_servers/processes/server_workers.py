@@ -281,7 +281,9 @@ def _open_listeners(first: socket.socket, count: int) -> list[socket.socket]:
 @contextlib.contextmanager
 def _make_socket_folder() -> Iterator[str]:
     # A unix socket's path has a small limit, which a deep TMPDIR exceeds.
-    parent = tempfile.gettempdir() if len(os.fsencode(tempfile.gettempdir())) < _MAX_SOCKET_PATH_BYTES - 30 else "/tmp"
+    parent = "/tmp"
+    if len(os.fsencode(tempfile.gettempdir())) < _MAX_SOCKET_PATH_BYTES - 30:
+        parent = tempfile.gettempdir()
     with tempfile.TemporaryDirectory(prefix="nemo-gym-", dir=parent, ignore_cleanup_errors=True) as folder:
         yield folder
 

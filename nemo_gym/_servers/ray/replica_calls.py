@@ -102,7 +102,9 @@ def find_address_book(head: BaseServerConfig) -> AddressBook:
             headers=run_token_header(head),
             timeout=timeout,
         )
-        listed: list[dict[str, Any]] = orjson.loads(await reply.read()) if reply.ok else []
+        listed: list[dict[str, Any]] = []
+        if reply.ok:
+            listed = orjson.loads(await reply.read())
         return listed
 
     return _books.setdefault((head.host, head.port), AddressBook(ask_head))
