@@ -21,7 +21,7 @@ _ANY_SCOPE = {"type": "http"}
 
 
 class _ObjectBody:
-    """The body of a request that came as a value; it becomes bytes for whoever reads bytes."""
+    """The body of a request that came as a value; it becomes bytes only when bytes are read."""
 
     __slots__ = ("_bytes", "_is_received", "_value")
 

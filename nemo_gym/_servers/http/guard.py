@@ -31,7 +31,7 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallE
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = MessageThrottle(every_s=10.0)
 _GRACE_S = 1.0
-"""How much longer than its caller a call may last, so that it is the caller's own deadline that is told of."""
+"""How much longer than its caller a call may last, so that the caller reports its own deadline."""
 
 
 class ErrorsAsJson:
@@ -55,13 +55,13 @@ class ErrorsAsJson:
             send = ErrorTranslator(send, api)
         left_s = read_seconds_left(scope["headers"])
 
-        async def watched_send(message: Message) -> None:
+        async def note_and_send(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            work = self.app(scope, receive, watched_send)
+            work = self.app(scope, receive, note_and_send)
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
             await (work if left_s is None else await_within(left_s + _GRACE_S, scope["method"], scope["path"], work))
         except BaseException as raised:
@@ -88,13 +88,13 @@ class ErrorsAsJson:
     def _log(self, scope: Scope, error: BaseException) -> None:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
-        # A call that failed is told in a line: its traceback leads to nothing but the call.
+        # A failed call is logged in one line: its traceback would only lead to the call.
         if not isinstance(error, ServerCallError | RolloutFailure | ServerBlocked):
             where = self._server_name, scope["method"], scope["path"]
             LOG.log(level, "%s: %s %s failed: %s", *where, describe_error(error), exc_info=error)
             return
         path = split_rollout_prefix(scope["path"]).rest
-        # A wrong key fails every call in the same way, and each caller is told.
+        # A wrong key fails every call in the same way, and each caller gets the message.
         alike = self._server_name, path, level, type(error), getattr(error, "status", getattr(error, "kind", ""))
         suppressed = _FAILED_CALLS.admit(alike)
         if suppressed is not None:
@@ -156,7 +156,7 @@ class BodyLimit:
             return await self.app(scope, receive, send)
         received = 0
 
-        async def counted_receive() -> Message:
+        async def receive_and_count() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -164,7 +164,7 @@ class BodyLimit:
             return message
 
         try:
-            return await self.app(scope, counted_receive, send)
+            return await self.app(scope, receive_and_count, send)
         except BodyTooLarge as error:
             return await self._refuse(error.size)(scope, receive, send)
 

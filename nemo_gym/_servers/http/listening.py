@@ -233,7 +233,7 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
 
 class OwnUserProtocol(BoundedHeadProtocol):
-    """Answers 403 to whatever another user of this machine sends, and looks only when a connection is made."""
+    """Answers 403 to other users of this machine; the user is looked up once for each connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

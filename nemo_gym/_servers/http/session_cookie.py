@@ -47,7 +47,7 @@ class SessionCookie:
         return cookie
 
     def unsign(self, cookie: str) -> tuple[bytes, float]:
-        """Return the session as JSON and when it was signed; nothing, signed at the dawn of time, if it is not ours."""
+        """Return the session as JSON and when it was signed; empty, and time 0, if the cookie is not ours."""
         known = self._known.get(cookie)
         if known is not None:
             return known
@@ -176,7 +176,9 @@ class SessionCookieMiddleware:
 
     def set_cookie(self, session: "OpenSession") -> str:
         """Return the `Set-Cookie` header of a session as it is now."""
-        current = orjson.dumps(session.data, option=orjson.OPT_NON_STR_KEYS)  # `data` first: it settles the cookie
+        current = orjson.dumps(
+            session.data, option=orjson.OPT_NON_STR_KEYS
+        )  # decides about the cookie, so it comes first
         unchanged = session.cookie is not None and current == session.loaded
         return f"{self._before}{session.cookie if unchanged else self._cookie.sign(current)}{self._after}"
 

@@ -128,7 +128,7 @@ def _read_imports(file: Path) -> Iterator[tuple[int, list[str]]]:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return  # importing it will say so, with file and line
-    for node in _executed_nodes(tree):
+    for node in _walk_executed_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -137,13 +137,13 @@ def _read_imports(file: Path) -> Iterator[tuple[int, list[str]]]:
             yield from ((node.level, [*module, alias.name]) for alias in node.names)
 
 
-def _executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield every node but those that only a type checker reads."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             continue
         yield child
-        yield from _executed_nodes(child)
+        yield from _walk_executed_nodes(child)
 
 
 def _list_module_files(place: Path, parts: Sequence[str]) -> list[Path]:

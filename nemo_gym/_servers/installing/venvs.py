@@ -42,6 +42,7 @@ from nemo_gym._servers.installing.requirements import (
 )
 from nemo_gym._servers.installing.venv_store import (
     discard,
+    find_running_venv,
     is_complete,
     is_usable,
     leads_to,
@@ -49,7 +50,6 @@ from nemo_gym._servers.installing.venv_store import (
     lock_venv,
     mark_complete,
     python_in,
-    running_venv,
 )
 from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.search_root_finder import split_server_folder
@@ -157,7 +157,7 @@ def plan_venv(
     reason = _explain_other_python(settings.python_version) or find_unmet(requirements, dev=extras, more=more)
     if reason is None:
         why = "the running environment meets its requirements"
-        can_test = is_usable(running_venv()) and find_spec("pytest") is not None
+        can_test = is_usable(find_running_venv()) and find_spec("pytest") is not None
         return VenvPlan(folder, Path(sys.executable), why, place=place if can_test else None)
     with_tests = tuple(sorted(requirements.own_extras))
     if extras:
@@ -173,7 +173,7 @@ def plan_venv(
 async def build_all(plans: Sequence[VenvPlan], settings: VenvSettings, on_progress: OnProgress) -> None:
     """Build what `plans` lack: each environment once, different ones in parallel, all failures in one error."""
     for place in [plan.place for plan in plans if plan.place is not None]:
-        await in_thread(link, place, running_venv())
+        await in_thread(link, place, find_running_venv())
     sharing: dict[Path, list[Recipe]] = {}
     why = {plan.recipe.venv: plan.why for plan in plans if plan.recipe}
     for plan in plans:

@@ -78,7 +78,7 @@ _DEFAULT_STARTUP_TIMEOUT_S = 600.0
 
 
 def _ignore(text: str) -> None:
-    """Tell nobody."""
+    """Ignore the notice."""
 
 
 @dataclass(frozen=True)

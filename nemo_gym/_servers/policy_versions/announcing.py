@@ -177,8 +177,8 @@ class RunVersion:
         return self.version
 
     @contextmanager
-    def relaying(self, relay: Relay) -> Iterator[Announcement | None]:
-        """Meanwhile, `relay` is called with every announcement too; yield the last one."""
+    def relay_to(self, relay: Relay) -> Iterator[Announcement | None]:
+        """Call `relay` with every announcement while the context lasts; yield the last one."""
         self._relays.append(relay)
         try:
             yield self._announced
@@ -186,8 +186,8 @@ class RunVersion:
             self._relays.remove(relay)
 
     @contextmanager
-    def listening(self, listener: Listener) -> Iterator[int | None]:
-        """Meanwhile, `listener` hears every version; yield the one in force."""
+    def listen_with(self, listener: Listener) -> Iterator[int | None]:
+        """Call `listener` with every version while the context lasts; yield the one in force."""
         self._listeners.append(listener)
         try:
             yield self.version

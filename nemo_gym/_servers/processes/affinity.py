@@ -121,20 +121,20 @@ class SessionAffinity:
         """Take requests of peers between the startup and the shutdown of the app."""
         self._state = scope.get("state", {})
 
-        async def watched_receive() -> Message:
+        async def receive_and_close() -> Message:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self._close()
             return message
 
-        async def watched_send(message: Message) -> None:
+        async def note_and_send(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._server = await asyncio.get_running_loop().create_unix_server(
                     lambda: _FromPeer(self._channels, self._start_exchange), sock=self._listener, backlog=BACKLOG
                 )
             await send(message)
 
-        await self._app(scope, watched_receive, watched_send)
+        await self._app(scope, receive_and_close, note_and_send)
 
     def _start_exchange(self, scope: Scope, exchange: "_PeerExchange") -> None:
         scope["state"] = dict(self._state)

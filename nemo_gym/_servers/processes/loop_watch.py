@@ -2,8 +2,8 @@
 """A thread beside the event loop of the main thread: it names the server that blocks the loop, and can interrupt it.
 
 Signals come to this thread as well, because a loop that is blocked hears none. Where the thread does not get its turn
-either, as beside a regular expression that takes for ever, a timer of the system wakes the main thread to do its work.
-C code that does not look out for signals cannot be interrupted; Python's fault handler prints where it hangs.
+either, as beside a regular expression that never ends, a system timer makes the main thread do its work.
+C code that does not check for signals cannot be interrupted; Python's fault handler prints where it hangs.
 """
 
 import asyncio
@@ -58,9 +58,9 @@ class LoopWatch:
         named_after_s: Callable[[], float],
         most_blocked_s: Callable[[], float],
     ) -> None:
-        """`on_blocked` is told once of each place that blocks for `named_after_s`.
+        """`on_blocked` is called once for each place that blocks for `named_after_s`.
 
-        What blocks for more than `most_blocked_s` is interrupted; `on_stuck` is told of what does not heed that.
+        What blocks for more than `most_blocked_s` is interrupted; `on_stuck` is called for what goes on blocking.
         """
         self._on_signal = on_signal
         self._on_blocked = on_blocked
@@ -84,7 +84,7 @@ class LoopWatch:
         """Whether to print all threads when code holds the interpreter, so that nothing else can tell where it is."""
 
     @contextmanager
-    def watching(self, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
+    def watch(self, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
         """Watch, and take `signals`, while the context lasts."""
         global _taken
         self._reader, writer = os.pipe()
@@ -92,7 +92,7 @@ class LoopWatch:
             os.set_blocking(fd, False)
         handlers = dict.fromkeys((*signals, _STARVED), self._work_for_thread) | {_INTERRUPT: self._interrupt_server}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        # The system writes a byte here for every signal, whatever the main thread is at.
+        # The system writes a byte here for every signal, whatever the main thread is doing.
         self._loops_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         over = threading.Event()
         thread = threading.Thread(target=self._watch, args=(over,), name="loop watch", daemon=True)

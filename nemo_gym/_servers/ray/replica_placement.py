@@ -216,7 +216,7 @@ class RayReplica:
         return self.place.pid if self.place is not None else 0
 
     async def ready(self) -> None:
-        """Return when the server listens for the first time. If it never does, this waits for ever: `died` tells."""
+        """Return when the server listens for the first time. Waits forever if it never does; use `died` as well."""
         await self._was_ready.wait()
 
     async def wait_for_death(self) -> ServerDied:
