@@ -149,7 +149,9 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return mean rewards by `MEAN_REWARDS_BY`. Override it for other metrics; see `AggregateMetricsMixin`."""
-        return {} if self.MEAN_REWARDS_BY is None else compute_mean_rewards_by(tasks, self.MEAN_REWARDS_BY)
+        if self.MEAN_REWARDS_BY is None:
+            return {}
+        return compute_mean_rewards_by(tasks, self.MEAN_REWARDS_BY)
 
     async def get_reverify_mode(self) -> str:
         """Return whether stored responses can be scored again."""

@@ -12,6 +12,7 @@ from fastapi import Body as Body, FastAPI, Request
 
 from nemo_gym._servers.policy_versions.announcing import VersionCell
 from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
+from nemo_gym._transport.stand_ins import find_config, find_path, find_path_parameters
 from nemo_gym._util.row_keys import NG_POLICY_VERSIONS_KEY
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
@@ -26,7 +27,7 @@ from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body, rollout_context
-from nemo_gym.server_utils import BaseServer, ServerClient, SimpleServer, apply_rollout_prefix, rollout_path_prefix
+from nemo_gym.server_utils import BaseServer, SimpleServer, apply_rollout_prefix, rollout_path_prefix, takes_models
 
 
 class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
@@ -113,12 +114,13 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
     # --- correlation of model calls with rollouts ---------------------------------------------------------------------
 
     def _global_settings(self) -> Mapping[str, Any]:
-        settings: Any = getattr(self.server_client, "global_config_dict", None)  # a test double may have none
-        return settings if hasattr(settings, "get") else {}
+        return find_config(self.server_client) or {}
 
     def _capture_settings(self) -> Mapping[str, Any]:
         client = self.server_client
-        return client._capture_settings() if type(client) is ServerClient else self._global_settings()
+        if takes_models(client):
+            return client._capture_settings()
+        return self._global_settings()
 
     def _model_call_capture_enabled(self) -> bool:
         return self._capture_settings().get("observability_enabled") is True
@@ -134,7 +136,9 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def rollout_id_from_run(self, body: BaseRunRequest | Mapping[str, Any]) -> str | None:
         """Return the rollout id of a run request; None if nothing captures the rollout."""
-        return maybe_rollout_id_from_run_body(body) if self._capture_correlation_enabled() else None
+        if self._capture_correlation_enabled():
+            return maybe_rollout_id_from_run_body(body)
+        return None
 
     def url_path_for_run(self, url_path: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
         """Return `url_path` prefixed with the rollout that `body` asks for."""
@@ -143,12 +147,10 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def url_path_for_request(self, url_path: str, request: Request) -> str:
         """Return `url_path` with the rollout prefix that `request` came in with."""
-        # A test double for a request may have only cookies and path parameters.
-        rollout_id = (getattr(request, "path_params", None) or {}).get("rollout_id")
+        rollout_id = find_path_parameters(request).get("rollout_id")
         if not isinstance(rollout_id, str):
             return url_path
-        path: str = getattr(getattr(request, "url", None), "path", "")
-        capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in path
+        capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in find_path(request)
         return f"{rollout_path_prefix(rollout_id, token_capture=capture)}{url_path}"
 
     def base_url_for_run(self, base_url: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
@@ -169,7 +171,13 @@ def _note_versions(result: Any, began: int | None, ended: int) -> None:
     """Mark a rollout's response with the policy versions it saw; they end up in its row."""
     from nemo_gym._servers.policy_versions.marks import describe_versions  # only runs that train need it
 
-    response = result.get("response") if isinstance(result, Mapping) else getattr(result, "response", None)
-    notes = response.model_extra if isinstance(response, NeMoGymResponse) else response
+    if isinstance(result, Mapping):
+        response = result.get("response")
+    else:
+        response = getattr(result, "response", None)
+    if isinstance(response, NeMoGymResponse):
+        notes = response.model_extra
+    else:
+        notes = response
     if isinstance(notes, dict):
         notes[NG_POLICY_VERSIONS_KEY] = describe_versions(response, began, ended)

@@ -6,7 +6,6 @@ A stream is the finished reply, replayed as events. Outside programs, such as th
 them (`nemo_gym._servers.http.api_errors`), and can list models, count tokens, and fetch or continue a response.
 """
 
-import inspect
 import logging
 import re
 from abc import abstractmethod
@@ -16,11 +15,10 @@ from typing import Any, ClassVar
 
 from fastapi import Body as Body, FastAPI, HTTPException, Request
 from fastapi.responses import Response
-from omegaconf import DictConfig
 from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
 
-from nemo_gym._servers.direct_calls.fast_path import ModelJsonResponse, ObjectRequest, read_params
-from nemo_gym._servers.direct_calls.route import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._servers.direct_calls.json_bodies import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._servers.direct_calls.object_request import ModelJsonResponse, ObjectRequest, read_params
 from nemo_gym._servers.http.api_errors import OUTSIDE_API
 from nemo_gym._servers.http.guard import describe, json_reply
 from nemo_gym._servers.http.kept_responses import KeptResponses, list_input_items
@@ -28,6 +26,7 @@ from nemo_gym._servers.policy_versions.announcing import VersionCell
 from nemo_gym._servers.policy_versions.marks import mark_answer, pick_marks
 from nemo_gym._servers.policy_versions.of_this_server import add_version_routes, open_version_cell
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER, FailureKind, build_failure
+from nemo_gym._transport.stand_ins import find_config, takes_request
 from nemo_gym._util.rollout_paths import ROLLOUT_ID
 from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
 from nemo_gym._wire.schema.format_errors import (
@@ -91,7 +90,9 @@ class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
         gateway = given.get("session_gateway")
         is_several = any((given.get(key) or 1) > 1 for key in ("num_workers", "num_replicas"))
         if gateway is None:
-            return {**given, "session_gateway": {"enabled": False}} if is_several else given
+            if is_several:
+                return {**given, "session_gateway": {"enabled": False}}
+            return given
         if not (gateway.get("enabled", True) if isinstance(gateway, dict) else getattr(gateway, "enabled", False)):
             return given
         if is_several:
@@ -252,7 +253,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         # Hot path: pydantic's lookup of a private attribute takes longer than all of this.
         version: VersionCell = (self.__pydantic_private__ or {})["_policy_version"]
         began = version.get()
-        if _takes_request(getattr(handler, "__func__", handler)):
+        if takes_request(getattr(handler, "__func__", handler)):
             reply = await handler(request=request, body=body)
         else:
             reply = await handler(body=body)
@@ -321,7 +322,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         previous = raw.get("previous_response_id")
         if previous is None:
             return raw
-        history = self._kept_responses.read_history(previous) if isinstance(previous, str) else None
+        history = None
+        if isinstance(previous, str):
+            history = self._kept_responses.read_history(previous)
         if history is None:
             raise HTTPException(
                 400,
@@ -399,9 +402,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     def _install_capture(self, app: FastAPI) -> None:
         """Install capture as the outermost layer, so that it sees what callers send and receive."""
-        settings = getattr(self.server_client, "global_config_dict", None)
-        if not isinstance(settings, Mapping | DictConfig):  # a test double has none
-            settings = {}
+        settings = find_config(self.server_client) or {}
         config = ModelCallCaptureConfig.from_global_config(settings)
         install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
 
@@ -465,14 +466,6 @@ def _require_answer(reply: Any, reason: str | None) -> Any:
     if reason is not None:
         raise InvalidModelReply(f"the model's reply contains no answer: {reason}")
     return reply
-
-
-@cache
-def _takes_request(function: Callable[..., Any]) -> bool:
-    try:
-        return "request" in inspect.signature(function).parameters
-    except TypeError:  # before Python 3.11.4, the mock of an asynchronous method has no signature
-        return False
 
 
 def _make_json_response(reply: Any) -> Response:

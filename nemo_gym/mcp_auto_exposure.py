@@ -58,7 +58,9 @@ class _ResourcesServer(Protocol):
 
 def maybe_auto_expose(server: Any, app: FastAPI) -> dict[str, MCPTool] | None:
     """Call `install_auto_exposure` if the config of `server` has `expose_tools_over_mcp`; else return None."""
-    return install_auto_exposure(server, app) if server.config.expose_tools_over_mcp else None
+    if server.config.expose_tools_over_mcp:
+        return install_auto_exposure(server, app)
+    return None
 
 
 def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:

@@ -24,8 +24,8 @@ from nemo_gym._servers.direct_calls import call, response as replies, running_ap
 from nemo_gym._servers.direct_calls.response import lazy_cookies as lazy_cookies
 from nemo_gym._servers.head_app import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig, build_head_app
 from nemo_gym._servers.http.admission import AccessRules
-from nemo_gym._servers.http.app_with_plain_routes import GymApp
 from nemo_gym._servers.http.guard import BodyLimit, ErrorsAsJson, make_validation_handler
+from nemo_gym._servers.http.gym_app import GymApp
 from nemo_gym._servers.http.session_cookie import SessionCookieMiddleware, session_cookie
 from nemo_gym._servers.http_session import (
     GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig,
@@ -160,8 +160,9 @@ async def get_response_json(response: ClientResponse) -> Any:
 async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
     """Return the body of `response` as a `kind`; raise ValueError if it is not one. Cheap within this process."""
     reply: Any = response
-    value: ModelT | None = reply.convert(kind) if isinstance(reply, replies.ObjectResponse) else None
-    return value if value is not None else await replies.read_model(reply, kind)
+    if isinstance(reply, replies.ObjectResponse) and (value := reply.convert(kind)) is not None:
+        return value
+    return await replies.read_model(reply, kind)
 
 
 class ServerClient(BaseModel):
@@ -193,8 +194,8 @@ class ServerClient(BaseModel):
         return cls(head_server_config=where, global_config_dict=fetch_head_config(where))
 
     def _build_server_base_url(self, server_config_dict: DictConfig | dict[str, Any]) -> str:
-        config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
-        return find_base_url(self.global_config_dict, config)
+        block: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
+        return find_base_url(self.global_config_dict, block)
 
     def _find_address(self, server_name: str) -> call.ServerAddress:
         # Hot path: pydantic's own lookup of a private attribute takes ten times as long.
@@ -239,12 +240,10 @@ class ServerClient(BaseModel):
 
     def _add_rollout_prefix(self, address: call.ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
-        if rollout_id is None:
+        is_model_call = address.server_type == "responses_api_models" and url_path in _MODEL_ENDPOINTS
+        if rollout_id is None or not (is_model_call or address.server_type == "resources_servers"):
             return url_path
-        wanted = address.server_type == "resources_servers" or (
-            address.server_type == "responses_api_models" and url_path in _MODEL_ENDPOINTS
-        )
-        return f"{rollout_path_prefix(rollout_id)}{url_path}" if wanted else url_path
+        return f"{rollout_path_prefix(rollout_id)}{url_path}"
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
         """GET from a server."""

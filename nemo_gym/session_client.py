@@ -87,11 +87,15 @@ class SessionClient:
         await self._call("DELETE", f"/{session_id}")
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        call: dict[str, Any] = {"headers": self._headers} if body is None else {"headers": self._headers, "json": body}
+        call: dict[str, Any] = {"headers": self._headers}
+        if body is not None:
+            call["json"] = body
         reply = await self._client.request(self._server, f"/sessions{path}", method, **call)
         answer: Any = await get_response_json(reply)
         if not reply.ok:
-            detail = answer.get("detail", answer) if isinstance(answer, dict) else answer
+            detail = answer
+            if isinstance(answer, dict):
+                detail = answer.get("detail", answer)
             if reply.status == 404 and detail == "Not Found":
                 detail = (
                     f"model server {self._server!r} has no session gateway.\n"

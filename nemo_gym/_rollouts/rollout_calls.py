@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls that a collection makes to servers: for rollouts, for observations of them, and for metrics."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError
-from omegaconf import DictConfig
 
 from nemo_gym._rollouts.collect import CollectSettings, Run, collect
 from nemo_gym._rollouts.control import RunControl
@@ -14,6 +13,7 @@ from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.outcomes import OnRetry, Row
 from nemo_gym._rollouts.play import HandOver, Player, Post, Witness
+from nemo_gym._transport.stand_ins import find_config
 from nemo_gym.errors import GymError, ServerCallError
 from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
@@ -80,7 +80,7 @@ def open_handover(client: ServerClient) -> HandOver:
     """Return a function that prepares the tokens of a rollout for a trainer."""
     from nemo_gym._training.handover_calls import hand_over_with
 
-    return hand_over_with(client, _servers_config(client) or {})
+    return hand_over_with(client, find_config(client) or {})
 
 
 def _attach_trajectory(row: Row, result: Row) -> Any:
@@ -91,7 +91,7 @@ def _attach_trajectory(row: Row, result: Row) -> Any:
 
 def find_observer(client: ServerClient) -> Witness | None:
     """Return the observer that puts observations of a rollout into its row; None if the config asks for none."""
-    config = _servers_config(client)
+    config = find_config(client)
     if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
         return None
     from nemo_gym._rollouts.rollout_observer import RolloutObserver
@@ -121,15 +121,10 @@ async def bound_staleness(
         yield StalenessLimit(limiter, gate, timeout_s=timeout_s, give_up=give_up)
 
 
-def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | None:
-    config: Any = getattr(client, "global_config_dict", None)  # a stand-in client may have none
-    return config if isinstance(config, Mapping | DictConfig) else None
-
-
 def metrics_from_servers(client: ServerClient, notice: Callable[[str], None]) -> "AskForMetrics":
     """Return a function that asks agents for the metrics of their rollouts; if one cannot answer, we compute them."""
 
-    servers = _servers_config(client)
+    servers = find_config(client)
 
     async def ask(agent: str, rows: list[Row]) -> dict[str, Any] | None:
         if servers is not None and agent not in servers:

@@ -6,6 +6,7 @@ import atexit
 from weakref import WeakKeyDictionary
 
 import aiohttp
+from omegaconf import DictConfig
 from pydantic import BaseModel, PositiveInt
 
 from nemo_gym._servers.process_environment import get_nemo_gym_fastapi_num_workers
@@ -69,13 +70,15 @@ def get_global_aiohttp_client(
     session = _SESSIONS.get(asyncio.get_running_loop())
     if session is not None and not session.closed:
         return session
-    config = (
-        get_global_config_dict(global_config_dict_parser_config, global_config_dict_parser_cls)
-        if global_config_dict_parser_config is not None
-        else maybe_get_global_config_dict()
-    )
+    config: DictConfig | None
+    if global_config_dict_parser_config is not None:
+        config = get_global_config_dict(global_config_dict_parser_config, global_config_dict_parser_cls)
+    else:
+        config = maybe_get_global_config_dict()
     fields = GlobalAIOHTTPAsyncClientConfig.model_fields
-    given = {key: config[key] for key in fields if key in config} if config is not None else {}
+    given = {}
+    if config is not None:
+        given = {key: config[key] for key in fields if key in config}
     return set_global_aiohttp_client(GlobalAIOHTTPAsyncClientConfig.model_validate(given))
 
 

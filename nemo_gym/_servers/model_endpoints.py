@@ -72,7 +72,10 @@ async def wait_for_endpoints(
                 elapsed_s = loop.time() - began
                 if elapsed_s >= timeout_s:
                     raise _build_no_answer_error({url: troubles[url] for url in waiting}, urls, timeout_s)
-                count(_describe_wait(waiting, troubles, elapsed_s))
+                more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+                where = f"{mask_url_credentials(waiting[0])}{more}"
+                trouble = troubles[waiting[0]].text
+                count(f"waiting for the model at {where}: {elapsed_s:.0f} s, {trouble}; Ctrl-C ends it")
                 await asyncio.sleep(min(_PAUSE_S, timeout_s - elapsed_s))
     finally:
         count("")
@@ -117,9 +120,3 @@ def _list_troubles(troubles: Mapping[str, Trouble], keys: Mapping[str, str]) -> 
     lines = [f"  {mask_url_credentials(url)} ({keys[url]}): {trouble.text}" for url, trouble in troubles.items()]
     hints = dict.fromkeys(trouble.hint for trouble in troubles.values())
     return "\n".join([*lines, f"hint: {'; '.join(hints)}"])
-
-
-def _describe_wait(urls: list[str], troubles: Mapping[str, Trouble], elapsed_s: float) -> str:
-    more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
-    where = f"{mask_url_credentials(urls[0])}{more}"
-    return f"waiting for the model at {where}: {elapsed_s:.0f} s, {troubles[urls[0]].text}; Ctrl-C ends it"

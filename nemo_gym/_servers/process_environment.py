@@ -44,7 +44,9 @@ def find_machine_id() -> str:
 def run_files_folder() -> Path:
     """Return where files of running servers are kept that only their user may read."""
     folder = os.environ.get(_RUN_TOKEN_DIR_ENV)
-    return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo-gym"
+    if folder:
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo-gym"
 
 
 def run_token_path(where: BaseServerConfig) -> Path:
@@ -78,7 +80,9 @@ def derive_run_secret(purpose: str) -> str | None:
     """Return what all processes of this run, and nobody else, can derive for `purpose`; None outside of a run."""
     path = os.environ.get(_RUN_TOKEN_FILE_ENV)
     shared = os.environ.get(RUN_SECRET_ENV) or (run_files.read_token(Path(path)) if path else None)
-    return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex() if shared else None
+    if shared:
+        return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex()
+    return None
 
 
 def read_run_token() -> str | None:
@@ -92,7 +96,9 @@ def export_run_token() -> dict[str, str]:
     """Return the variables that tell the token of this run to a process that cannot read the file which holds it."""
     path = os.environ.get(_RUN_TOKEN_FILE_ENV)
     token = run_files.read_token(Path(path)) if path else None
-    return {RUN_TOKEN_ENV: token, RUN_SECRET_ENV: token} if token else {}
+    if token:
+        return {RUN_TOKEN_ENV: token, RUN_SECRET_ENV: token}
+    return {}
 
 
 @lru_cache(maxsize=1)
@@ -120,7 +126,9 @@ def get_nemo_gym_fastapi_num_workers() -> int:
 def listener(where: BaseServerConfig, name: str) -> socket.socket:
     """Return the socket that this process serves on: its parent's gift, else bound here."""
     given = entrypoint.take_fd(os.environ, entrypoint.LISTEN_FD)
-    return socket.socket(fileno=given) if given is not None else binding.bind(where.host, where.port, name)
+    if given is not None:
+        return socket.socket(fileno=given)
+    return binding.bind(where.host, where.port, name)
 
 
 def is_supervised() -> bool:

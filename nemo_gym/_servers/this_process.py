@@ -5,7 +5,7 @@ import sys
 import urllib.request
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from omegaconf import DictConfig, OmegaConf
@@ -61,8 +61,9 @@ def fetch_head_config(where: BaseServerConfig) -> DictConfig:
             raise ValueError("not a mapping")
         return config
     except (OSError, ValueError, YAMLError) as error:
-        is_silent = isinstance(error, OSError)
-        reason = getattr(error, "reason", error) if is_silent else "what answers there is something else"
+        reason: Any = "what answers there is something else"
+        if isinstance(error, OSError):
+            reason = getattr(error, "reason", error)
         raise NoHeadServerError(
             f"no head server answers at {where.host}:{where.port}: {reason}.\n"
             "hint: start the servers first (`gym env start` or `ng_run`), with the same `head_server` host and port"

@@ -182,7 +182,7 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
         named_after_s=lambda: _BLOCKED_AT_END_S if has_signals else _BLOCKED_S,
         most_blocked_s=lambda: _BLOCKED_AT_END_S if has_signals else timeout_s or math.inf,
     )
-    with watch.watching((signal.SIGINT, signal.SIGTERM)):
+    with watch.watch((signal.SIGINT, signal.SIGTERM)):
         yield watch
 
 

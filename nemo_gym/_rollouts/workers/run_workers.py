@@ -68,7 +68,7 @@ async def _tell_versions(versions: RunVersion | None, pool: WorkerPool) -> Async
     if versions is None:
         yield
         return
-    with versions.relaying(lambda announced: pool.announce(announced.model_dump())) as in_force:
+    with versions.relay_to(lambda announced: pool.announce(announced.model_dump())) as in_force:
         if in_force is not None:
             await pool.announce(in_force.model_dump())
         yield

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages between the coordinator of a run and its workers, and their encoding.
 
-Messages that are due at the same moment travel as one frame: the sizes of its two parts, a JSON list of the messages,
-and the rows and results that belong to them as raw bytes, in the same order. Nothing is pickled. Each message begins
+Messages that are due at the same moment travel as one frame: the size of the JSON list of the messages, that list, and
+the rows and results that belong to them as raw bytes, in the same order. Nothing is pickled. Each message begins
 with its kind:
 
     to a worker          play     number, row                                run this row, under this number
@@ -18,7 +18,6 @@ with its kind:
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from struct import Struct
 from typing import Any
 
 import orjson
@@ -26,6 +25,7 @@ import orjson
 from nemo_gym._rollouts.journal import encode_line
 from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored
 from nemo_gym._transport.failures import Failure
+from nemo_gym._util.frames import SIZE, FrameSplitter, build_frame
 
 PLAY = "play"
 CANCEL = "cancel"
@@ -36,7 +36,6 @@ FAILED = "failed"
 RETRY = "retry"
 PAUSING = "pausing"
 TOLD = "told"
-_SIZES = Struct("!II")
 
 Message = list[Any]
 Send = Callable[[bytes], None]
@@ -64,39 +63,20 @@ class Outbox:
         body = b"".join(self._bodies)
         self._messages.clear()
         self._bodies.clear()
-        self._send(b"%b%b%b" % (_SIZES.pack(len(messages), len(body)), messages, body))
+        self._send(build_frame(SIZE.pack(len(messages)), messages, body))
 
 
 class FrameReader:
     """Parses a stream of frames."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._frames = FrameSplitter()
 
     def feed(self, data: bytes) -> Iterator[tuple[list[Message], memoryview]]:
         """Yield the messages and the raw bytes of every frame that `data` completes."""
-        if self._rest:
-            self._rest += data
-            data = bytes(self._rest) if self._is_complete() else b""
-        start = 0
-        view = memoryview(data)
-        while len(data) - start >= _SIZES.size:
-            messages_size, body_size = _SIZES.unpack_from(data, start)
-            at = start + _SIZES.size
-            end = at + messages_size + body_size
-            if end > len(data):
-                break
-            yield orjson.loads(view[at : at + messages_size]), view[at + messages_size : end]
-            start = end
-        if data:
-            self._rest = bytearray(view[start:])
-
-    def _is_complete(self) -> bool:
-        """Return whether the first buffered frame is complete; a large one comes in many pieces."""
-        if len(self._rest) < _SIZES.size:
-            return False
-        wanted: int = _SIZES.size + sum(_SIZES.unpack_from(self._rest))
-        return len(self._rest) >= wanted
+        for content in self._frames.feed(data):
+            end = SIZE.size + SIZE.unpack_from(content)[0]
+            yield orjson.loads(content[SIZE.size : end]), content[end:]
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------

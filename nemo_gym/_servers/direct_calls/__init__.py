@@ -2,7 +2,7 @@
 """Calls between servers of one process: the cost of a function call, the behavior of an HTTP request.
 
 `ServerClient.request` looks up the target by host and port (`running_apps`). If it is on the running event loop, `call`
-calls its ASGI app. If every middleware around the app is ours, `fast_path` calls the handler directly.
+calls its ASGI app. If every middleware around the app is ours, `route` calls the handler directly, in the same steps.
 
 Skipped: the socket, HTTP parsing, and the JSON of create params and responses, which are passed as objects (`objects`)
 and validated once. A reply becomes bytes, and a session becomes a cookie, only on demand (`response`).

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call with aiohttp's arguments (`json`, `headers`, `timeout`, …), made directly into an app of this process.
 
-The caller gets an object that behaves like aiohttp's response. Without a fast path, request and reply are passed as
-JSON bytes and the target's whole middleware stack runs.
+The caller gets an object that behaves like aiohttp's response. Where no handler can be called directly, request and
+reply are passed as JSON bytes and the target's whole middleware stack runs.
 """
 
 import asyncio
@@ -51,15 +51,15 @@ def call_app(
     params: Mapping[str, Any] | None = None,
     timeout: aiohttp.ClientTimeout | float | None = None,
 ) -> Coroutine[Any, Any, InProcessResponse]:
-    """Call the app by its fast path, or as a whole if `path` has none. The result must be awaited at once."""
+    """Call the handler of `path` directly, else the whole app. The result must be awaited at once."""
     total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
     timeout_s = float(total or http.SessionSettings.total_timeout_s)
     url = f"{base_url}{path}"
     if json is not None:
-        headers = {"content-type": http.JSON_CONTENT_TYPE, **headers} if headers else _JSON_HEADERS
-        fast_path = hosted.find_fast_path(method, path) if not params else None
-        if fast_path is not None:
-            return fast_path.answer(
+        headers = {**_JSON_HEADERS, **headers} if headers else _JSON_HEADERS
+        call_handler = hosted.find_handler(method, path) if not params else None
+        if call_handler is not None:
+            return call_handler(
                 InProcessCall(hosted.name, method, url, path, address, json, headers, cookies, timeout_s)
             )
         data = http.encode_json(json)

@@ -76,4 +76,6 @@ def dump_around_objects(value: Any) -> dict[str, Any] | None:
     rest = value.model_dump(mode="json", by_alias=True, exclude=set(objects), warnings=False)
     # In field order, which is that of the bytes: the two come first in every class of the contract.
     first = next(iter(kind.__pydantic_fields__))
-    return {**objects, **rest} if first in objects else {**rest, **objects}
+    if first in objects:
+        return {**objects, **rest}
+    return {**rest, **objects}

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replies of servers in this process, with aiohttp's interface; and how to read a reply of either kind.
 
-Tests pass in objects that only look like a response: one of `read()`, `content.read()` and `json()`, a status, and an
-error of their own. These are read as far as possible, and their own error is raised.
+A reply that is a test double is read as far as it goes, and its own error is raised.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
 from typing import Any, Protocol, TypeVar, cast
@@ -17,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from nemo_gym._servers.direct_calls.objects import OBJECT_TYPES, copy_for_receiver, list_object_fields
 from nemo_gym._transport.call_errors import InvalidServerReply, ServerResponseError
 from nemo_gym._transport.failures import HEADER
+from nemo_gym._transport.stand_ins import is_stand_in, read_stand_in
 from nemo_gym._transport.whole_response import WholeResponse, add_cookie
 from nemo_gym._wire.schema.replies import NeMoGymResponse
 
@@ -62,7 +61,9 @@ class ObjectResponse(InProcessResponse):
     @property
     def lazy_cookies(self) -> "LazyCookies | None":
         """The cookies, to be sent back with another call; None if there is no session."""
-        return None if self._session is None else LazyCookies(self, self._session)
+        if self._session is None:
+            return None
+        return LazyCookies(self, self._session)
 
     def convert(self, kind: type[ModelT]) -> ModelT | None:
         """Return the reply as a `kind`; None if that takes its bytes."""
@@ -88,18 +89,18 @@ class ObjectResponse(InProcessResponse):
     def encode_body(self) -> bytes:
         if not self._body:
             value = self._value
-            self._body = (
-                value.model_dump_json().encode()
-                if isinstance(value, NeMoGymResponse)
-                else orjson.dumps(value, default=_encode_object)
-            )
+            if isinstance(value, NeMoGymResponse):
+                self._body = value.model_dump_json().encode()
+            else:
+                self._body = orjson.dumps(value, default=_encode_object)
         return self._body
 
     def _encode_headers(self) -> list[tuple[bytes, bytes]]:
         if not self._raw_headers:
             size = b"content-length", b"%d" % len(self.encode_body())
-            cookie = [(b"set-cookie", self._session.set_cookie().encode("latin-1"))] if self._session else []
-            self._raw_headers = [size, (b"content-type", b"application/json"), *cookie]
+            self._raw_headers = [size, (b"content-type", b"application/json")]
+            if self._session:
+                self._raw_headers.append((b"set-cookie", self._session.set_cookie().encode("latin-1")))
         return self._raw_headers
 
     @property
@@ -150,7 +151,7 @@ async def raise_error_status(response: Any, content: bytes | None = None) -> Non
     try:
         response.raise_for_status()
     except aiohttp.ClientResponseError as error:
-        if _is_stand_in(response):
+        if is_stand_in(response):
             error.response_content = body  # type: ignore[attr-defined]
             raise
         failure = response.headers.get(HEADER, "")
@@ -183,28 +184,17 @@ def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str,
     new = response.lazy_cookies if isinstance(response, ObjectResponse) else None
     if new is None or not known:
         return new
-    return new if isinstance(known, LazyCookies) and known.session.owner is new.session.owner else None
-
-
-def _is_stand_in(response: Any) -> bool:
-    return not isinstance(response, aiohttp.ClientResponse | WholeResponse) or hasattr(response, "_mock_name")
+    if isinstance(known, LazyCookies) and known.session.owner is new.session.owner:
+        return new
+    return None
 
 
 async def _read_body(response: Any) -> bytes | None:
     """Return the body; None if a test double has none to read."""
-    if not _is_stand_in(response):
-        body: bytes = await response.read()
-        return body
-    for holder in (response, getattr(response, "content", None)):
-        read = getattr(holder, "read", None)
-        found = read() if read is not None else None
-        if inspect.isawaitable(found):
-            found = await found
-        if isinstance(found, str):
-            return found.encode()
-        if isinstance(found, bytes | bytearray):
-            return bytes(found)
-    return None
+    if is_stand_in(response):
+        return await read_stand_in(response)
+    body: bytes = await response.read()
+    return body
 
 
 def _request_line(response: Any) -> tuple[str, str]:

@@ -1,33 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A FastAPI route for typical server handlers: one JSON body in, one model out.
+"""A FastAPI route whose plain JSON handler is called over ASGI or directly, in the same steps.
 
-Such a handler (`async def f(body: Model, request: Request, response: Response) -> Model`, in any order and number)
-needs none of FastAPI's dependency machinery; this route validates, calls and serializes in one go. Everything else
-(path and query parameters, `Depends`, streams, forms) is left to FastAPI.
+A plain JSON handler (`async def f(body: Model, request: Request, response: Response) -> Model`, in any order and
+number) needs none of FastAPI's dependency machinery: `JsonHandler` validates, calls and serializes in one go.
+Everything else (path and query parameters, `Depends`, streams, forms) is left to FastAPI.
 """
 
+import asyncio
 import functools
 import inspect
-import json
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, Protocol
 
-import orjson
 from fastapi.datastructures import DefaultPlaceholder
-from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import RequestValidationError, ResponseValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Body as BodyParam
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym._servers.direct_calls.call import AsgiExchange, build_scope, encode_headers
+from nemo_gym._servers.direct_calls.json_bodies import (
+    build_depth_error,
+    build_value_error,
+    parse_json,
+    sends_json,
+    serialize_reply,
+    validate_body,
+)
+from nemo_gym._servers.direct_calls.object_request import OPEN_SESSION, ModelJsonResponse, ObjectRequest
+from nemo_gym._servers.direct_calls.objects import (
+    OBJECT_TYPES,
+    copy_for_receiver,
+    dump_around_objects,
+    list_object_fields,
+    list_read_fields,
+)
+from nemo_gym._servers.direct_calls.response import InProcessResponse, LazyCookies, ObjectResponse, Session
+from nemo_gym._servers.direct_calls.running_apps import InProcessCall, ServerCall
+from nemo_gym._transport import http_calls as http
+from nemo_gym._transport.call_errors import ServerDeadlineExceeded
+from nemo_gym._transport.deadline import open_deadline
 from nemo_gym._transport.failures import convert_exit
-from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
+from nemo_gym._util.json_depth import is_too_deep
 from nemo_gym._util.json_values import UnusableValue, load_json
 from nemo_gym.errors import HandlerExit
 
@@ -38,24 +56,8 @@ _OTHER_INJECTIONS = (
     "security_scopes_param_name",
 )
 _JSON_HEADER = (b"content-type", b"application/json")
-_FORM_TYPES = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
 RAISED = "nemo_gym.raised"
 """Scope key: what the handler already raised, for the app's exception handlers."""
-
-
-@dataclass(frozen=True)
-class HandlerPlan:
-    """How to call one handler."""
-
-    endpoint: Callable[..., Any]
-    body_name: str | None
-    body: TypeAdapter[Any] | None
-    body_type: Any
-    body_default: Any
-    request_name: str | None
-    response_name: str | None
-    reply: TypeAdapter[Any] | None
-    reply_type: Any
 
 
 class GymRoute(APIRoute):
@@ -67,9 +69,8 @@ class GymRoute(APIRoute):
         super().__init__(path, endpoint, **kwargs)
         if self.dependant.call is not None and not inspect.iscoroutinefunction(self.dependant.call):
             self.dependant.call = _convert_generator_exit(self.dependant.call)
-        plan = _plan_route(self)
-        if plan is not None:
-            self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
+        if _is_plain(self):
+            self.app = self.json_handler = JsonHandler(self, fallback=self.app)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler; what leaves it is an ordinary error, even in a task that a middleware started.
@@ -107,10 +108,10 @@ def _convert_generator_exit(handler: Callable[..., Any]) -> Callable[..., Any]:
     return handle
 
 
-def _plan_route(route: APIRoute) -> HandlerPlan | None:
-    """Return the plan for a route that needs only body, request and response; None for any other."""
+def _is_plain(route: APIRoute) -> bool:
+    """Return whether a route needs only body, request and response, and answers with JSON and nothing else."""
     needs = route.dependant
-    if (
+    return not (
         not inspect.iscoroutinefunction(route.endpoint)
         or needs.path_params
         or needs.query_params
@@ -118,31 +119,11 @@ def _plan_route(route: APIRoute) -> HandlerPlan | None:
         or needs.cookie_params
         or needs.dependencies
         or len(needs.body_params) > 1
+        or any(type(body.field_info) is not BodyParam for body in needs.body_params)
         or any(getattr(needs, name, None) for name in _OTHER_INJECTIONS)
         or getattr(route, "_embed_body_fields", False)
         or route.status_code not in (None, 200)
-        or _has_custom_reply(route)
-    ):
-        return None
-    body = needs.body_params[0] if needs.body_params else None
-    if body is not None and type(body.field_info) is not BodyParam:
-        return None
-    return HandlerPlan(
-        endpoint=route.endpoint,
-        body_name=body.name if body else None,
-        body=TypeAdapter(body.field_info.annotation or Any) if body else None,
-        body_type=body.field_info.annotation if body else None,
-        body_default=inspect.Parameter.empty if body is None or body.field_info.is_required() else body.get_default(),
-        request_name=needs.request_param_name,
-        response_name=needs.response_param_name,
-        reply=TypeAdapter(route.response_model) if route.response_field is not None else None,
-        reply_type=route.response_model,
-    )
-
-
-def _has_custom_reply(route: APIRoute) -> bool:
-    return bool(
-        not isinstance(route.response_class, DefaultPlaceholder)
+        or not isinstance(route.response_class, DefaultPlaceholder)
         or route.response_class.value is not JSONResponse
         or route.response_model_include
         or route.response_model_exclude
@@ -156,42 +137,214 @@ def _has_custom_reply(route: APIRoute) -> bool:
     )
 
 
-class JsonHandler:
-    """The ASGI app of one plan."""
+class Sessions(Protocol):
+    """The session middleware, for a direct call."""
 
-    def __init__(self, plan: HandlerPlan, fallback: ASGIApp) -> None:
-        self.plan = plan
+    @property
+    def cookie_name(self) -> str:
+        """The name of the session cookie."""
+
+    def open(self, cookie: str | None) -> Session:
+        """Return the session that `cookie` stands for, or a new one."""
+
+
+class BodyBound(Protocol):
+    """The body limit, for a direct call."""
+
+    def check_size(self, size: int) -> None:
+        """Raise if a body of `size` bytes exceeds what the server accepts."""
+
+
+class Stack(NamedTuple):
+    """An app, and what it has around its routes."""
+
+    app: ASGIApp
+    sessions: Sessions
+    bound: BodyBound
+
+
+class JsonHandler:
+    """The handler of one route, called over ASGI (`__call__`) or directly (`answer`), in the same steps.
+
+    step              over ASGI                              directly
+    open the session  SessionCookieMiddleware                the same middleware's `open`; a cookie only on demand
+    bound the body    BodyLimit                              the same middleware's `check_size`
+    read the body     parsed and validated                   the same, apart from objects, which are copied
+    call the handler  `_call_endpoint`                       `_call_endpoint`
+    build the reply   `serialize_reply`                      the same, or an object that becomes bytes on demand
+    handle an error   exception handlers, ErrorsAsJson       the whole app, whose route raises it again
+    """
+
+    def __init__(self, route: APIRoute, fallback: ASGIApp) -> None:
+        needs = route.dependant
+        self._route = route
+        self._endpoint = route.endpoint
         self._fallback = fallback
+        self._request_name = needs.request_param_name
+        self._response_name = needs.response_param_name
+        self._body_name: str | None = None
+        self._body: TypeAdapter[Any] = TypeAdapter(Any)
+        self._body_default: Any = inspect.Parameter.empty
+        self._object_names: tuple[str, ...] = ()
+        self._read_names: frozenset[str] | None = None
+        for body in needs.body_params:
+            kind: Any = body.field_info.annotation
+            self._body_name = body.name
+            self._body = TypeAdapter(kind or Any)
+            if not body.field_info.is_required():
+                self._body_default = body.get_default()
+            self._object_names = list_object_fields(kind)
+            self._read_names = list_read_fields(kind)
+        self._reply_type = route.response_model
+        self._reply: TypeAdapter[Any] | None = None
+        if route.response_field is not None:
+            self._reply = TypeAdapter(route.response_model)
+
+    # --- over ASGI ----------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if RAISED in scope:
             raise scope[RAISED]
-        if not self.takes(scope):
+        if self._body_name is not None and not sends_json(scope):
             return await self._fallback(scope, receive, send)
-        reply = await self.reply(scope, receive, send)
-        return await reply(scope, receive, send)
-
-    def takes(self, scope: Scope) -> bool:
-        """Return whether the request has a body of the kind that `reply` reads."""
-        return self.plan.body is None or _sends_json(scope)
-
-    async def reply(self, scope: Scope, receive: Receive, send: Send) -> ASGIApp:
-        """Call the handler; calling the result sends its answer."""
-        plan = self.plan
-        arguments: dict[str, Any] = {}
-        injected: Response | None = None
-        if plan.request_name:
-            request = arguments[plan.request_name] = _Request(scope, receive, send)
-            if plan.body_name:
-                arguments[plan.body_name] = _read_body(plan, await request.body())
-        elif plan.body_name:
-            arguments[plan.body_name] = _read_body(plan, await _receive_body(receive))
-        if plan.response_name:
-            injected = arguments[plan.response_name] = _make_injected_response()
-        result = await plan.endpoint(**arguments)
+        request = None
+        body = None
+        injected = None
+        if self._request_name is not None:
+            request = _Request(scope, receive, send)
+        if self._body_name is not None:
+            body = self._read_body(await (request.body() if request is not None else _receive_body(receive)))
+        if self._response_name is not None:
+            injected = _make_injected_response()
+        result = await self._call_endpoint(request, body, injected)
         if isinstance(result, Response):
-            return result  # unchanged: FastAPI adds nothing to a response that the handler built
-        return _JsonReply(serialize_reply(plan, result), injected)
+            return await result(scope, receive, send)  # unchanged: FastAPI adds nothing to what the handler built
+        await _send_json(send, serialize_reply(self._reply, result), injected)
+        return None
+
+    def _read_body(self, raw: bytes) -> Any:
+        if raw:
+            return validate_body(self._body, parse_json(raw))
+        if self._body_default is not inspect.Parameter.empty:
+            return self._body_default
+        raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    async def _call_endpoint(self, request: Request | None, body: Any, injected: Response | None) -> Any:
+        arguments: dict[str, Any] = {}
+        if self._request_name is not None:
+            arguments[self._request_name] = request
+        if self._body_name is not None:
+            arguments[self._body_name] = body
+        if self._response_name is not None:
+            arguments[self._response_name] = injected
+        return await self._endpoint(**arguments)
+
+    # --- directly -----------------------------------------------------------------------------------------------------
+
+    @property
+    def takes_direct_calls(self) -> bool:
+        """Whether `answer` may stand in for the whole app: not for a handler that sets headers on its response."""
+        return self._response_name is None
+
+    async def answer(self, stack: Stack, call: InProcessCall) -> InProcessResponse:
+        """Call the handler and return its reply; if it raises, return the reply of the whole app.
+
+        Raise ServerDeadlineExceeded if that takes longer than the call may take.
+        """
+        session = _open_session(stack.sessions, call.cookies)
+        request = None
+        body = None
+        deadline = open_deadline(call.timeout_s)
+        try:
+            with ServerCall(call.server_name):
+                try:
+                    if self._request_name is not None:
+                        make_scope = functools.partial(self._build_scope, stack, call, session)
+                        request = ObjectRequest(make_scope, call.json, has_cookies=bool(call.cookies))
+                    if self._body_name is not None:
+                        body = self._read_value(call.json, stack.bound)
+                    result = await self._call_endpoint(request, body, None)
+                    if request is not None:
+                        session = request.find_session(session)
+                    if not isinstance(result, Response):
+                        return ObjectResponse(call.method, call.url, self._dump_result(result), session)
+                    if type(result) is ModelJsonResponse:
+                        return ObjectResponse(call.method, call.url, result.dump(), session)
+                    # A response that the handler built writes its own headers and body.
+                    exchange = AsgiExchange(b"")
+                    scope = request.scope if request is not None else self._build_scope(stack, call, session)
+                    await result(scope, exchange.receive, exchange.send)
+                    exchange.headers.append((b"set-cookie", session.set_cookie().encode("latin-1")))
+                    return exchange.build_response(call.method, call.url)
+                except BaseException as raised:
+                    if request is not None:
+                        session = request.find_session(session)
+                    exchange = AsgiExchange(b"")
+                    scope = self._build_scope(stack, call, session)
+                    scope[RAISED] = convert_exit(raised)
+                    await stack.app(scope, exchange.receive, exchange.send)
+                    return exchange.build_response(call.method, call.url)
+        except asyncio.CancelledError as error:
+            if deadline is not None and deadline.has_cancelled():
+                raise ServerDeadlineExceeded(call.method, call.url, call.timeout_s) from error
+            raise
+        finally:
+            if deadline is not None:
+                deadline.end()
+
+    def _read_value(self, json: Any, bound: BodyBound) -> Any:
+        if type(json) is dict:
+            if self._read_names is not None:
+                json = {name: part for name, part in json.items() if name in self._read_names}
+            objects = {name: json[name] for name in self._object_names if type(json.get(name)) in OBJECT_TYPES}
+            if objects or not json:
+                rest = {name: part for name, part in json.items() if name not in objects}
+                content = parse_json(_encode_bounded(rest, bound)) if rest else {}
+                for name, value in objects.items():
+                    content[name] = copy_for_receiver(value)
+                try:
+                    return self._body.validate_python(content)
+                except ValidationError:
+                    pass  # as bytes it may fit after all; if not, the error is the usual one
+        return self._read_body(_encode_bounded(json, bound))
+
+    def _dump_result(self, result: Any) -> bytes | dict[str, Any]:
+        if type(result) is self._reply_type:
+            around = dump_around_objects(result)
+            if around is not None:
+                return around
+        return serialize_reply(self._reply, result)
+
+    def _build_scope(self, stack: Stack, call: InProcessCall, session: Session) -> dict[str, Any]:
+        headers = encode_headers(b"", call.headers, call.cookies, call.address)
+        scope = build_scope(call.method, call.path, call.address, headers)
+        scope["app"] = stack.app
+        scope["route"] = self._route
+        scope["endpoint"] = self._endpoint
+        # A handler that looks into a session gets its own copy: the caller may send the same cookies again.
+        is_callers = isinstance(call.cookies, LazyCookies) and call.cookies.session is session
+        opened = session.reopen() if is_callers else session
+        scope["path_params"] = {}
+        scope["session"] = opened.data
+        scope[OPEN_SESSION] = opened
+        return scope
+
+
+def _open_session(sessions: Sessions, cookies: Mapping[str, Any] | None) -> Session:
+    if not cookies:
+        return sessions.open(None)
+    if isinstance(cookies, LazyCookies) and cookies.session.owner is sessions:
+        return cookies.session
+    held = cookies.get(sessions.cookie_name)
+    return sessions.open(getattr(held, "value", held))
+
+
+def _encode_bounded(json: Any, bound: BodyBound) -> bytes:
+    body = http.encode_json(json)
+    bound.check_size(len(body))
+    return body
 
 
 class _Request(Request):
@@ -213,7 +366,7 @@ class _Request(Request):
         except RecursionError as error:
             raise build_depth_error() from error
         except UnusableValue as error:
-            raise _build_value_error(error) from error
+            raise build_value_error(error) from error
         if is_too_deep(await self.body(), value):
             raise build_depth_error()
         return value
@@ -239,131 +392,14 @@ def _make_injected_response() -> Response:
     return response
 
 
-class _JsonReply:
-    """A finished reply, with what the handler set on its injected response."""
-
-    __slots__ = ("_content", "_injected")
-
-    def __init__(self, content: bytes, injected: Response | None) -> None:
-        self._content = content
-        self._injected = injected
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        injected = self._injected
-        status = 200
-        headers = [(b"content-length", b"%d" % len(self._content)), _JSON_HEADER]
-        if injected is not None:
-            status = injected.status_code or 200
-            headers.extend(injected.raw_headers)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": self._content})
-        if injected is not None and injected.background is not None:
-            await injected.background()
-
-
-def _sends_json(scope: Scope) -> bool:
-    kind = _content_type(scope)
-    if kind is None:  # a web page can leave the type out; so may programs
-        return not _is_from_web_page(scope)
-    return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
-
-
-def require_json(scope: Scope) -> None:
-    """Reject a body of a type that any web page can post to any server without permission."""
-    kind = _content_type(scope)
-    if kind in _FORM_TYPES or (kind is None and _is_from_web_page(scope)):
-        raise HTTPException(415, _explain_not_json(kind))
-
-
-def _content_type(scope: Scope) -> bytes | None:
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            kind: bytes = value.partition(b";")[0].strip().lower()
-            return kind
-    return None
-
-
-def _is_from_web_page(scope: Scope) -> bool:
-    return any(name == b"origin" for name, _ in scope["headers"])
-
-
-def _explain_not_json(kind: bytes | None) -> str:
-    named = repr(kind.decode("latin-1")) if kind is not None else "missing"
-    return (
-        f"the body was not read: its content type is {named}.\n"
-        "this endpoint only accepts JSON, because web pages can post other types to any server.\n"
-        "hint: send the header `Content-Type: application/json`"
-    )
-
-
-def _read_body(plan: HandlerPlan, raw: bytes) -> Any:
-    assert plan.body is not None
-    if not raw:
-        if plan.body_default is not inspect.Parameter.empty:
-            return plan.body_default
-        raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
-    return validate_body(plan.body, parse_json(raw))
-
-
-def validate_body(adapter: TypeAdapter[Any], content: Any) -> Any:
-    """Return `content` as the adapter's type; report errors the way FastAPI does."""
-    try:
-        return adapter.validate_python(content, from_attributes=True)
-    except ValidationError as error:
-        raise build_validation_error(error, content) from error
-
-
-def build_validation_error(error: ValidationError, content: Any) -> RequestValidationError:
-    """Return FastAPI's error for a request body that is not of its type."""
-    problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors(include_url=False)]
-    return RequestValidationError(problems, body=content)
-
-
-def parse_json(raw: bytes) -> Any:
-    """Return a request body as JSON; report errors the way FastAPI does."""
-    try:
-        return from_json(raw)  # unlike orjson, it keeps integers of any size and accepts NaN and Infinity
-    except ValueError as error:
-        if str(error).startswith("recursion limit"):
-            raise build_depth_error() from error
-        try:
-            return load_json(raw)
-        except RecursionError as deep:
-            raise build_depth_error() from deep
-        except UnusableValue as unusable:
-            raise _build_value_error(unusable) from unusable
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
-            problem = {"type": "json_invalid", "loc": ("body", position), "msg": "JSON decode error", "input": {}}
-            raise RequestValidationError([{**problem, "ctx": {"error": reason}}]) from error
-
-
-def build_depth_error() -> RequestValidationError:
-    """Return the error for a request body whose JSON is nested too deeply to be handled."""
-    said = f"The JSON is nested more than {MAX_DEPTH} levels deep, which no part of NeMo Gym handles; flatten it"
-    return RequestValidationError([{"type": "json_too_deep", "loc": ("body",), "msg": said, "input": None}])
-
-
-def _build_value_error(error: UnusableValue) -> RequestValidationError:
-    return RequestValidationError([{"type": "json_value", "loc": ("body",), "msg": str(error), "input": None}])
-
-
-def serialize_reply(plan: HandlerPlan, result: Any) -> bytes:
-    """Return a handler's result as the bytes of the reply."""
-    if plan.reply is None:
-        return _dump_unannotated(result)
-    try:
-        return plan.reply.dump_json(
-            plan.reply.validate_python(result, from_attributes=True), by_alias=True, warnings=False
-        )
-    except ValidationError as error:
-        problems = [{**problem, "loc": ("response", *problem["loc"])} for problem in error.errors(include_url=False)]
-        raise ResponseValidationError(problems, body=result) from error
-
-
-def _dump_unannotated(result: Any) -> bytes:
-    try:
-        return orjson.dumps(result, default=jsonable_encoder, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError:  # a subclass of float, such as numpy's, or an integer of more than 64 bits
-        return bytes(JSONResponse(jsonable_encoder(result)).body)
+async def _send_json(send: Send, content: bytes, injected: Response | None) -> None:
+    """Send a finished reply, with what the handler set on its injected response."""
+    status = 200
+    headers = [(b"content-length", b"%d" % len(content)), _JSON_HEADER]
+    if injected is not None:
+        status = injected.status_code or 200
+        headers.extend(injected.raw_headers)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+    if injected is not None and injected.background is not None:
+        await injected.background()

@@ -148,7 +148,9 @@ async def _list_machine_names() -> set[str]:
 def _read_host_name(authority: bytes) -> str:
     """Return the host of `host:port`, without the brackets of an IPv6 address and the dot at the end of a full name."""
     text = authority.decode("latin-1").lower()
-    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].rstrip(".")
 
 
 def _explain_foreign_host(host: bytes | None) -> str:

@@ -65,13 +65,19 @@ class ApiError:
             code = _TOO_LONG
         body: dict[str, Any]
         if api == "anthropic":
-            otherwise = "api_error" if self.status >= 500 else "invalid_request_error"
+            otherwise = "invalid_request_error"
+            if self.status >= 500:
+                otherwise = "api_error"
             # Clients know a conversation that has grown too long by these words.
-            told = f"prompt is too long: {message}" if code == _TOO_LONG else message
+            told = message
+            if code == _TOO_LONG:
+                told = f"prompt is too long: {message}"
             error = {"type": _ANTHROPIC_TYPES.get(self.status, otherwise), "message": told}
             body = {"type": "error", "error": error, "request_id": None}
         else:
-            otherwise = "server_error" if self.status >= 500 else "invalid_request_error"
+            otherwise = "invalid_request_error"
+            if self.status >= 500:
+                otherwise = "server_error"
             kind = self.type or _OPENAI_TYPES.get(self.status, otherwise)
             body = {"error": {"message": message, "type": kind, "param": self.param, "code": code}}
         return KNOWN_SECRETS.mask_bytes(orjson.dumps(body))

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._servers.direct_calls.route import build_depth_error
+from nemo_gym._servers.direct_calls.json_bodies import build_depth_error
 from nemo_gym._servers.http.api_errors import OUTSIDE_API, ErrorTranslator, find_api, read_error
 from nemo_gym._transport.deadline import await_within, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, build_failure, convert_exit
@@ -31,7 +31,7 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallE
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = MessageThrottle(every_s=10.0)
 _GRACE_S = 1.0
-"""How much longer than its caller a call may last, so that it is the caller's own deadline that is told of."""
+"""How much longer than its caller a call may last, so that the caller reports its own deadline."""
 
 
 class ErrorsAsJson:
@@ -55,13 +55,13 @@ class ErrorsAsJson:
             send = ErrorTranslator(send, api)
         left_s = read_seconds_left(scope["headers"])
 
-        async def watched_send(message: Message) -> None:
+        async def note_and_send(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            work = self.app(scope, receive, watched_send)
+            work = self.app(scope, receive, note_and_send)
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
             await (work if left_s is None else await_within(left_s + _GRACE_S, scope["method"], scope["path"], work))
         except BaseException as raised:
@@ -88,17 +88,20 @@ class ErrorsAsJson:
     def _log(self, scope: Scope, error: BaseException) -> None:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
-        # A call that failed is told in a line: its traceback leads to nothing but the call.
+        # A failed call is logged in one line: its traceback would only lead to the call.
         if not isinstance(error, ServerCallError | RolloutFailure | ServerBlocked):
             where = self._server_name, scope["method"], scope["path"]
             LOG.log(level, "%s: %s %s failed: %s", *where, describe_error(error), exc_info=error)
             return
         path = split_rollout_prefix(scope["path"]).rest
-        # A wrong key fails every call in the same way, and each caller is told.
+        # A wrong key fails every call in the same way, and each caller gets the message.
         alike = self._server_name, path, level, type(error), getattr(error, "status", getattr(error, "kind", ""))
         suppressed = _FAILED_CALLS.admit(alike)
         if suppressed is not None:
-            more = f" ({suppressed} more like it since the last such line)" if suppressed else ""
+            if suppressed:
+                more = f" ({suppressed} more like it since the last such line)"
+            else:
+                more = ""
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
 
 
@@ -153,7 +156,7 @@ class BodyLimit:
             return await self.app(scope, receive, send)
         received = 0
 
-        async def counted_receive() -> Message:
+        async def receive_and_count() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -161,7 +164,7 @@ class BodyLimit:
             return message
 
         try:
-            return await self.app(scope, counted_receive, send)
+            return await self.app(scope, receive_and_count, send)
         except BodyTooLarge as error:
             return await self._refuse(error.size)(scope, receive, send)
 
@@ -184,21 +187,20 @@ class BodyTooLarge(Exception):
 
 
 def make_validation_handler(on_error: Callable[[str], None]) -> Callable[[Request, Exception], Any]:
-    """Return a handler for bad request bodies: the standard 422, with contexts that are always serialisable."""
+    """Return a handler for bad request bodies: the standard 422, with contexts that are always JSON."""
 
     async def reply(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        problems = [_make_serialisable(problem) for problem in error.errors()]
+        problems = []
+        for problem in error.errors():
+            if context := problem.get("ctx"):
+                problem = {**problem, "ctx": {key: str(value) for key, value in context.items()}}
+            problems.append(jsonable_encoder(problem, custom_encoder={bytes: repr}))
         fields = "; ".join(f"{'.'.join(map(str, p.get('loc', ())))}: {p.get('msg')}" for p in problems[:5])
         on_error(f"{request.method} {request.url.path}: invalid body: {fields}")
         return json_reply(422, {"detail": problems})
 
     return reply
-
-
-def _make_serialisable(problem: dict[str, Any]) -> Any:
-    context = {key: str(value) for key, value in problem.get("ctx", {}).items()}
-    return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
 
 
 class _OrjsonResponse(JSONResponse):

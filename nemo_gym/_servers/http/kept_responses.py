@@ -68,13 +68,15 @@ class KeptResponses:
             self._by_id[at] = kept  # again the latest: a conversation that goes on is not dropped
             turns.append(kept)
             at = kept.previous_id
-        return [item for turn in reversed(turns) for item in _list_items(turn)]
+        items: list[Any] = []
+        for turn in reversed(turns):
+            items += list_input_items(orjson.loads(turn.input))
+            items += orjson.loads(turn.response)["output"]
+        return items
 
 
 def list_input_items(given: Any) -> list[Any]:
     """Return the `input` of a request as items."""
-    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or [])
-
-
-def _list_items(turn: _Kept) -> list[Any]:
-    return [*list_input_items(orjson.loads(turn.input)), *orjson.loads(turn.response)["output"]]
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return list(given or [])

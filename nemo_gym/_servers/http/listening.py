@@ -50,12 +50,16 @@ def uvicorn_server(
         timeout_graceful_shutdown=1,
     )
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-    return OwnedServer(config) if quiet_signals else AnnouncingServer(config)
+    if quiet_signals:
+        return OwnedServer(config)
+    return AnnouncingServer(config)
 
 
 def choose_protocol(host: str, access: AccessRules) -> "type[BoundedHeadProtocol]":
     """Return the protocol for connections to a server that listens at `host`."""
-    return OwnUserProtocol if access.asks_for_user(host) else BoundedHeadProtocol
+    if access.asks_for_user(host):
+        return OwnUserProtocol
+    return BoundedHeadProtocol
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
@@ -170,7 +174,8 @@ class BoundedHeadProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_HEADERS:
             self._refuse(431, f"it has more than {MAX_HEADERS} headers.")
             raise httptools.HttpParserError
-        if self._bytes_since > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:
+        head_bytes = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if self._bytes_since > MAX_HEAD_BYTES and head_bytes > MAX_HEAD_BYTES:
             self._refuse(431, f"its request line and headers have more than {MAX_HEAD_BYTES} bytes.")
             raise httptools.HttpParserError
         self._n_heads += 1
@@ -187,9 +192,6 @@ class BoundedHeadProtocol(HttpToolsProtocol):
         self._is_in_body = False
         self._bytes_since = 0
         super().on_message_complete()
-
-    def _head_bytes(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
 
 class OwnUserProtocol(BoundedHeadProtocol):
-    """Answers 403 to whatever another user of this machine sends, and looks only when a connection is made."""
+    """Answers 403 to other users of this machine; the user is looked up once for each connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -41,5 +41,7 @@ def _name_holder(port: int) -> str:
     with contextlib.suppress(psutil.Error):
         for connection in psutil.net_connections(kind="tcp"):
             if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-                return f" by {psutil.Process(connection.pid).name()!r} (pid {connection.pid})" if connection.pid else ""
+                if connection.pid:
+                    return f" by {psutil.Process(connection.pid).name()!r} (pid {connection.pid})"
+                return ""
     return ""

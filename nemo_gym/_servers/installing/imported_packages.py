@@ -71,7 +71,9 @@ def find_imported_packages(start: Iterable[Path], roots: Sequence[Path]) -> set[
             if level:
                 found = _list_module_files(file.parents[level - 1], parts)
             elif parts[0] in SERVER_TYPES:
-                folder = find_server_folder(parts[0], parts[1], roots) if len(parts) > 1 else None
+                folder = None
+                if len(parts) > 1:
+                    folder = find_server_folder(parts[0], parts[1], roots)
                 found = _list_module_files(folder, parts[2:]) if folder else []
             else:
                 found = next(filter(None, (_list_module_files(place, parts) for place in (file.parent, *beside))), [])
@@ -93,7 +95,7 @@ def imports_package(folder: Path, package: str) -> bool:
     return False
 
 
-def find_bare_neighbour(entrypoint: Path) -> str | None:
+def find_bare_neighbor(entrypoint: Path) -> str | None:
     """Return the first module beside `entrypoint` that it imports as if it were installed."""
     for name in _absolute_imports(entrypoint):
         beside = entrypoint.parent / name
@@ -126,7 +128,7 @@ def _read_imports(file: Path) -> Iterator[tuple[int, list[str]]]:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return  # importing it will say so, with file and line
-    for node in _executed_nodes(tree):
+    for node in _walk_executed_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -135,13 +137,13 @@ def _read_imports(file: Path) -> Iterator[tuple[int, list[str]]]:
             yield from ((node.level, [*module, alias.name]) for alias in node.names)
 
 
-def _executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield every node but those that only a type checker reads."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             continue
         yield child
-        yield from _executed_nodes(child)
+        yield from _walk_executed_nodes(child)
 
 
 def _list_module_files(place: Path, parts: Sequence[str]) -> list[Path]:

@@ -84,11 +84,14 @@ def read_requirements(folder: Path) -> ServerRequirements:
     source, project = _find_source(folder)
     if source is None:
         return ServerRequirements(folder, None)
-    lines = (
-        _read_project_lines(source, project, folder) if project is not None else list(_read_lines(source, folder, ()))
-    )
+    if project is not None:
+        lines = _read_project_lines(source, project, folder)
+    else:
+        lines = list(_read_lines(source, folder, ()))
     overrides_file = folder / "overrides.txt"
-    overrides = list(_read_lines(overrides_file, folder, ())) if overrides_file.is_file() else []
+    overrides = []
+    if overrides_file.is_file():
+        overrides = list(_read_lines(overrides_file, folder, ()))
     overrides += [_parse_line(text, folder) for text in _uv_table(project or {}).get("override-dependencies", [])]
     own = [line for line in lines if _is_own(line, folder)]
     return ServerRequirements(
@@ -287,13 +290,18 @@ def _parse_line(text: str, folder: Path) -> RequirementLine:
         return RequirementLine(
             "option", f"--find-links {_resolve_local(found['place'], folder) or found['place']}" if found else text
         )
-    what = editable["what"].strip("'\"") if editable else _PER_LINE_OPTION.sub("", text)
+    if editable:
+        what = editable["what"].strip("'\"")
+    else:
+        what = _PER_LINE_OPTION.sub("", text)
     requirement = _parse_requirement(what)
     if requirement is not None and requirement.url is not None:
         return RequirementLine("elsewhere", text, requirement, _resolve_local(requirement.url, folder))
     if requirement is None or editable or what.endswith(_ARCHIVES):
         return RequirementLine("elsewhere", text, None, _resolve_local(what, folder))
-    return RequirementLine("package", text.replace(what, _normalise(requirement)), requirement)
+    normalized = Requirement(str(requirement))
+    normalized.name = canonicalize_name(requirement.name)
+    return RequirementLine("package", text.replace(what, str(normalized)), requirement)
 
 
 def _parse_requirement(text: str) -> Requirement | None:
@@ -303,16 +311,12 @@ def _parse_requirement(text: str) -> Requirement | None:
         return None
 
 
-def _normalise(requirement: Requirement) -> str:
-    twin = Requirement(str(requirement))
-    twin.name = canonicalize_name(requirement.name)
-    return str(twin)
-
-
 def _resolve_local(place: str, folder: Path) -> Path | None:
     """Return the path meant by `place`, if it is one. uv reads relative paths from the folder of the server."""
     path = re.sub(r"\[[^\]]*\]$", "", place.removeprefix("file://"))
-    return None if "://" in path else (folder / os.path.expanduser(path)).absolute()
+    if "://" in path:
+        return None
+    return (folder / os.path.expanduser(path)).absolute()
 
 
 def _read_project_lines(manifest: Path, content: dict[str, Any], folder: Path) -> list[RequirementLine]:
@@ -340,7 +344,9 @@ def _read_project_lines(manifest: Path, content: dict[str, Any], folder: Path) -
 def _read_package_name(content: dict[str, Any]) -> NormalizedName | None:
     """Return the name of the package that the project builds. Without a [build-system] it builds none."""
     builds = _uv_table(content).get("package", "build-system" in content)
-    return canonicalize_name(str(content["project"].get("name", ""))) if builds else None
+    if builds:
+        return canonicalize_name(str(content["project"].get("name", "")))
+    return None
 
 
 def _uv_table(content: dict[str, Any]) -> dict[str, Any]:
@@ -359,4 +365,6 @@ def _own_extras(line: RequirementLine) -> set[str]:
     if line.requirement is not None:
         return line.requirement.extras
     extras = re.search(r"\[([^\]]*)\]", line.text)
-    return {name.strip() for name in extras[1].split(",") if name.strip()} if extras else set()
+    if extras:
+        return {name.strip() for name in extras[1].split(",") if name.strip()}
+    return set()

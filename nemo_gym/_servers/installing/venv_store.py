@@ -26,7 +26,7 @@ _COMPLETE = "complete.json"
 _LOG = logging.getLogger(__name__)
 
 
-def running_venv() -> Path:
+def find_running_venv() -> Path:
     """Return the environment that this process runs in."""
     return Path(sys.prefix).resolve()
 
@@ -65,7 +65,7 @@ def is_usable(place: Path) -> bool:
 
 def link(place: Path, venv: Path) -> None:
     """Let `place` lead to `venv`, unless something that is not ours is there or the folder cannot be written to."""
-    if place.absolute().is_relative_to(running_venv()):
+    if place.absolute().is_relative_to(find_running_venv()):
         return  # the files of an installed package are not ours to add to
     if (place.exists() and not _is_link_of_ours(place)) or leads_to(place, venv):
         return
@@ -87,7 +87,7 @@ def leads_to(place: Path, venv: Path) -> bool:
 
 def _is_link_of_ours(place: Path) -> bool:
     """Ours lead to the running environment, or into a store, where environments lie beside their locks."""
-    if leads_to(place, running_venv()):
+    if leads_to(place, find_running_venv()):
         return True
     return place.is_symlink() and lock_of(place.parent / place.readlink()).exists()
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -42,6 +42,7 @@ from nemo_gym._servers.installing.requirements import (
 )
 from nemo_gym._servers.installing.venv_store import (
     discard,
+    find_running_venv,
     is_complete,
     is_usable,
     leads_to,
@@ -49,7 +50,6 @@ from nemo_gym._servers.installing.venv_store import (
     lock_venv,
     mark_complete,
     python_in,
-    running_venv,
 )
 from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.search_root_finder import split_server_folder
@@ -157,10 +157,13 @@ def plan_venv(
     reason = _explain_other_python(settings.python_version) or find_unmet(requirements, dev=extras, more=more)
     if reason is None:
         why = "the running environment meets its requirements"
-        can_test = is_usable(running_venv()) and find_spec("pytest") is not None
+        can_test = is_usable(find_running_venv()) and find_spec("pytest") is not None
         return VenvPlan(folder, Path(sys.executable), why, place=place if can_test else None)
     with_tests = tuple(sorted(requirements.own_extras))
-    own_extras = with_tests if extras else tuple(name for name in with_tests if name != "dev")
+    if extras:
+        own_extras = with_tests
+    else:
+        own_extras = tuple(name for name in with_tests if name != "dev")
     venv = settings.store / _hash_recipe(requirements, own_extras, settings)
     venv_with_tests = settings.store / _hash_recipe(tested, with_tests, settings)
     recipe = Recipe(venv, place, requirements, own_extras, venv_with_tests)
@@ -170,7 +173,7 @@ def plan_venv(
 async def build_all(plans: Sequence[VenvPlan], settings: VenvSettings, on_progress: OnProgress) -> None:
     """Build what `plans` lack: each environment once, different ones in parallel, all failures in one error."""
     for place in [plan.place for plan in plans if plan.place is not None]:
-        await in_thread(link, place, running_venv())
+        await in_thread(link, place, find_running_venv())
     sharing: dict[Path, list[Recipe]] = {}
     why = {plan.recipe.venv: plan.why for plan in plans if plan.recipe}
     for plan in plans:
@@ -227,10 +230,15 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
     folder = recipe.requirements.folder
     venv = recipe.venv
     uv = settings.uv or find_uv()
-    common: list[str | Path] = ["--cache-dir", settings.uv_cache_dir.absolute()] if settings.uv_cache_dir else []
+    common: list[str | Path] = []
+    if settings.uv_cache_dir:
+        common = ["--cache-dir", settings.uv_cache_dir.absolute()]
     common += ["-v"] if settings.verbose else []
     # With the running interpreter itself, a Python that uv would not find by its version does as well.
-    python = settings.python_version if _explain_other_python(settings.python_version) else sys.executable
+    if _explain_other_python(settings.python_version):
+        python = settings.python_version
+    else:
+        python = sys.executable
 
     async def call(*words: str | Path) -> None:
         await run_tool([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
@@ -291,8 +299,9 @@ def _explain_other_python(asked: str) -> str | None:
 
 def _hash_recipe(requirements: ServerRequirements, own_extras: Sequence[str], settings: VenvSettings) -> str:
     """Return a name for everything the environment is built from."""
-    other_python = _explain_other_python(settings.python_version)
-    python = settings.python_version if other_python else [sys.implementation.cache_tag, sys.version, sys.base_prefix]
+    python: Any = [sys.implementation.cache_tag, sys.version, sys.base_prefix]
+    if _explain_other_python(settings.python_version):
+        python = settings.python_version
     parts = {
         "requirements": requirements.texts,
         "local": [_describe_local(line) for line in (*requirements.lines, *requirements.implied) if line.local],
@@ -323,9 +332,9 @@ def _describe_local(line: RequirementLine) -> list[str]:
         files = [path / name for name in ("pyproject.toml", "setup.cfg", "setup.py")]
     else:
         files = [file for file in path.rglob("*") if not _MADE_BY_TOOLS.search(str(file.relative_to(path)))]
-    return [str(path), *sorted(f"{file.relative_to(path)} {_describe_file(file)}" for file in files if file.is_file())]
-
-
-def _describe_file(file: Path) -> str:
-    status = file.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
+    described = []
+    for file in files:
+        if file.is_file():
+            status = file.stat()
+            described.append(f"{file.relative_to(path)} {status.st_size} {status.st_mtime_ns}")
+    return [str(path), *sorted(described)]

@@ -78,7 +78,7 @@ _DEFAULT_STARTUP_TIMEOUT_S = 600.0
 
 
 def _ignore(text: str) -> None:
-    """Tell nobody."""
+    """Ignore the notice."""
 
 
 @dataclass(frozen=True)
@@ -365,5 +365,7 @@ def _activate(python: Path, path: str) -> dict[str, str]:
     """Return what activating the environment of `python` sets: its scripts are found first, and uv after all else."""
     uv = [] if which("uv", path=path) else [str(find_uv().parent)]
     scripts = python.parent
-    root = {"VIRTUAL_ENV": str(scripts.parent)} if (scripts.parent / "pyvenv.cfg").is_file() else {}
+    root = {}
+    if (scripts.parent / "pyvenv.cfg").is_file():
+        root = {"VIRTUAL_ENV": str(scripts.parent)}
     return {**root, "PATH": os.pathsep.join([str(scripts), path, *uv])}

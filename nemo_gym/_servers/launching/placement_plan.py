@@ -17,7 +17,7 @@ from nemo_gym import _make_servers_importable, component_search_roots
 from nemo_gym._config.config_paths import join_path
 from nemo_gym._config.problems import explain
 from nemo_gym._config.server_types import RayPlacementConfig
-from nemo_gym._servers.installing.imported_packages import find_bare_neighbour, imports_package
+from nemo_gym._servers.installing.imported_packages import find_bare_neighbor, imports_package
 from nemo_gym._servers.installing.venvs import VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.search_root_finder import find_server_folder
@@ -128,10 +128,12 @@ def choose_placement(
         raise ConfigError(f"server {name!r} asks for the placement 'inline', but it {needs}.\nhint: use 'process'")
     if asked in ("inline", "process", "ray"):
         return asked, "the config asks for it"
-    if needs is None and (neighbour := find_bare_neighbour(entrypoint)):
+    if needs is None and (neighbor := find_bare_neighbor(entrypoint)):
         # Two servers in one process cannot both have a module `utils`.
-        needs = f"imports {neighbour!r}, which lies beside it, by its bare name"
-    return ("process", f"it {needs}") if needs else ("inline", "this environment has all it needs")
+        needs = f"imports {neighbor!r}, which lies beside it, by its bare name"
+    if needs:
+        return ("process", f"it {needs}")
+    return ("inline", "this environment has all it needs")
 
 
 def read_own_requirements(name: str, block: Mapping[str, Any]) -> tuple[str, ...]:

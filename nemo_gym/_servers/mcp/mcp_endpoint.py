@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._servers.direct_calls.route import require_json
+from nemo_gym._servers.direct_calls.json_bodies import require_json
 from nemo_gym._servers.mcp.protocol import (
     INVALID_REQUEST,
     METADATA_KEY,
@@ -95,7 +95,9 @@ async def _refuse_call(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResul
 async def _answer_all(content: Any, session: ToolSession) -> HeldReply:
     if isinstance(content, list) and content:
         replies = [reply for message in content if (reply := await answer_message(message, session)) is not None]
-        return build_json_reply(200, replies) if replies else HeldReply(202, (), b"")
+        if replies:
+            return build_json_reply(200, replies)
+        return HeldReply(202, (), b"")
     reply = await answer_message(content, session)
     if reply is None:
         return HeldReply(202, (), b"")

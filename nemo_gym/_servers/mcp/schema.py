@@ -57,7 +57,9 @@ def _relocate(node: Any) -> Any:
     if isinstance(node, list):
         return [_relocate(item) for item in node]
     # Not only under `$ref`: a discriminator maps names to references as well.
-    return node.replace(_COMPONENTS, _DEFS) if isinstance(node, str) and node.startswith(_COMPONENTS) else node
+    if isinstance(node, str) and node.startswith(_COMPONENTS):
+        return node.replace(_COMPONENTS, _DEFS)
+    return node
 
 
 def _find_reachable(node: Any, components: Mapping[str, Any]) -> set[str]:

@@ -126,7 +126,9 @@ class RunVersion:
     @property
     def version(self) -> int | None:
         """The version in force."""
-        return None if self._announced is None else self._announced.version
+        if self._announced is None:
+            return None
+        return self._announced.version
 
     async def announce(self, announced: Announcement, instances: Instances) -> Problems:
         """Tell everyone; return who could not be told. When it returns, new calls to all others carry the version.
@@ -175,8 +177,8 @@ class RunVersion:
         return self.version
 
     @contextmanager
-    def relaying(self, relay: Relay) -> Iterator[Announcement | None]:
-        """Meanwhile, `relay` is called with every announcement too; yield the last one."""
+    def relay_to(self, relay: Relay) -> Iterator[Announcement | None]:
+        """Call `relay` with every announcement while the context lasts; yield the last one."""
         self._relays.append(relay)
         try:
             yield self._announced
@@ -184,8 +186,8 @@ class RunVersion:
             self._relays.remove(relay)
 
     @contextmanager
-    def listening(self, listener: Listener) -> Iterator[int | None]:
-        """Meanwhile, `listener` hears every version; yield the one in force."""
+    def listen_with(self, listener: Listener) -> Iterator[int | None]:
+        """Call `listener` with every version while the context lasts; yield the one in force."""
         self._listeners.append(listener)
         try:
             yield self.version

@@ -45,7 +45,9 @@ def _mark_parts(answer: Any, marks: Mapping[str, int]) -> dict[str, Any]:
 
 def _mark_choice(choice: Any, marks: Mapping[str, int]) -> Any:
     message = _get(choice, "message")
-    return _update(choice, {"message": _update(message, marks)}) if _has_tokens(message) else choice
+    if _has_tokens(message):
+        return _update(choice, {"message": _update(message, marks)})
+    return choice
 
 
 def _has_tokens(part: Any) -> bool:
@@ -53,12 +55,16 @@ def _has_tokens(part: Any) -> bool:
 
 
 def _get(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+    if isinstance(holder, Mapping):
+        return holder.get(name)
+    return getattr(holder, name, None)
 
 
 def _update(holder: Any, fields: Mapping[str, Any]) -> Any:
     """Return a copy: a server may return the same object again, such as a recorded one."""
-    return holder.model_copy(update=dict(fields)) if isinstance(holder, BaseModel) else {**holder, **fields}
+    if isinstance(holder, BaseModel):
+        return holder.model_copy(update=dict(fields))
+    return {**holder, **fields}
 
 
 # --- the versions of a rollout ----------------------------------------------------------------------------------------
@@ -93,4 +99,6 @@ def read_described_versions(described: Any) -> tuple[int, int] | None:
     """Return the first and the last version in a row; None if it does not have both."""
     start = as_mapping(described).get("start")
     end = as_mapping(described).get("end")
-    return (start, end) if type(start) is int and type(end) is int else None
+    if type(start) is int and type(end) is int:
+        return (start, end)
+    return None

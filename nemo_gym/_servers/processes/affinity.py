@@ -5,6 +5,10 @@ A session belongs to the worker that its id hashes to, and a worker gives new se
 reaches another worker is carried to the owner over a unix socket, as ASGI messages rather than as HTTP: the owner's app
 sees what it would have seen, the client gets what that app said, and nothing is parsed twice. What comes from a peer is
 never carried on, so no request goes round in circles. Websockets are left out: the servers have none.
+
+Replicas (`nemo_gym._servers.ray.replicas`) find their sessions in another way, because each has an address: there the
+caller chooses, by a cookie that names the replica. Workers share one port, so that any client can use them, and the
+system chooses who accepts a connection; only the server itself can put that right.
 """
 
 import asyncio
@@ -117,20 +121,20 @@ class SessionAffinity:
         """Take requests of peers between the startup and the shutdown of the app."""
         self._state = scope.get("state", {})
 
-        async def watched_receive() -> Message:
+        async def receive_and_close() -> Message:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self._close()
             return message
 
-        async def watched_send(message: Message) -> None:
+        async def note_and_send(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._server = await asyncio.get_running_loop().create_unix_server(
                     lambda: _FromPeer(self._channels, self._start_exchange), sock=self._listener, backlog=BACKLOG
                 )
             await send(message)
 
-        await self._app(scope, watched_receive, watched_send)
+        await self._app(scope, receive_and_close, note_and_send)
 
     def _start_exchange(self, scope: Scope, exchange: "_PeerExchange") -> None:
         scope["state"] = dict(self._state)

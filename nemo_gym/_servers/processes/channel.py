@@ -10,10 +10,10 @@ import asyncio
 import marshal
 from collections import deque
 from collections.abc import Mapping
-from struct import Struct
 from typing import Any, cast
 
-_SIZE = Struct("!I")
+from nemo_gym._util.frames import FrameSplitter, build_frame
+
 _PIECE_BYTES = 1 << 20
 _MAX_WAITING = 4
 
@@ -24,7 +24,7 @@ class PeerChannel(asyncio.Protocol):
     def __init__(self) -> None:
         self.closed = False
         self.inbox = Inbox(self)
-        self._rest = bytearray()
+        self._frames = FrameSplitter()
         self._writable: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,28 +45,12 @@ class PeerChannel(asyncio.Protocol):
         self.inbox.put(message)
 
     def data_received(self, data: bytes) -> None:
-        if self._rest:
-            self._rest += data
-            del self._rest[: self._deliver_all(self._rest)]
-        elif (end := self._deliver_all(data)) < len(data):
-            self._rest += data[end:]
-
-    def _deliver_all(self, data: bytes | bytearray) -> int:
-        """Deliver every whole message; how far they go."""
-        start = 0
-        while start + _SIZE.size <= len(data):
-            begin = start + _SIZE.size
-            end = begin + _SIZE.unpack_from(data, start)[0]
-            if end > len(data):
-                break
-            self.deliver(marshal.loads(data[begin:end]))
-            start = end
-        return start
+        for content in self._frames.feed(data):
+            self.deliver(marshal.loads(content))
 
     def write(self, message: Any) -> None:
         """Send a small message without waiting."""
-        content = marshal.dumps(message)
-        self.transport.write(_SIZE.pack(len(content)) + content)
+        self.transport.write(build_frame(marshal.dumps(message)))
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send an ASGI message, a large body in pieces, as fast as the other end takes it."""

@@ -2,8 +2,8 @@
 """A thread beside the event loop of the main thread: it names the server that blocks the loop, and can interrupt it.
 
 Signals come to this thread as well, because a loop that is blocked hears none. Where the thread does not get its turn
-either, as beside a regular expression that takes for ever, a timer of the system wakes the main thread to do its work.
-C code that does not look out for signals cannot be interrupted; Python's fault handler prints where it hangs.
+either, as beside a regular expression that never ends, a system timer makes the main thread do its work.
+C code that does not check for signals cannot be interrupted; Python's fault handler prints where it hangs.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NamedTuple
 
-from nemo_gym._servers.direct_calls.fast_path import find_called_server
+from nemo_gym._servers.direct_calls.running_apps import find_server_at_work
 from nemo_gym.errors import ServerBlocked
 
 _BEAT_S = 0.25
@@ -58,9 +58,9 @@ class LoopWatch:
         named_after_s: Callable[[], float],
         most_blocked_s: Callable[[], float],
     ) -> None:
-        """`on_blocked` is told once of each place that blocks for `named_after_s`.
+        """`on_blocked` is called once for each place that blocks for `named_after_s`.
 
-        What blocks for more than `most_blocked_s` is interrupted; `on_stuck` is told of what does not heed that.
+        What blocks for more than `most_blocked_s` is interrupted; `on_stuck` is called for what goes on blocking.
         """
         self._on_signal = on_signal
         self._on_blocked = on_blocked
@@ -84,15 +84,15 @@ class LoopWatch:
         """Whether to print all threads when code holds the interpreter, so that nothing else can tell where it is."""
 
     @contextmanager
-    def watching(self, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
+    def watch(self, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
         """Watch, and take `signals`, while the context lasts."""
         global _taken
         self._reader, writer = os.pipe()
         for fd in (self._reader, writer):
             os.set_blocking(fd, False)
-        handlers = dict.fromkeys((*signals, _STARVED), self._stand_in) | {_INTERRUPT: self._interrupt_server}
+        handlers = dict.fromkeys((*signals, _STARVED), self._work_for_thread) | {_INTERRUPT: self._interrupt_server}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        # The system writes a byte here for every signal, whatever the main thread is at.
+        # The system writes a byte here for every signal, whatever the main thread is doing.
         self._loops_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         over = threading.Event()
         thread = threading.Thread(target=self._watch, args=(over,), name="loop watch", daemon=True)
@@ -167,7 +167,7 @@ class LoopWatch:
         most_s = self._most_blocked_s()
         if blocked_s <= min(named_s, most_s):
             return
-        blockage = _find_blockage(sys._current_frames().get(self._main), blocked_s)
+        blockage = self._find_blockage(sys._current_frames().get(self._main), blocked_s)
         if blockage is None:
             return
         self._latest = now, blockage
@@ -196,20 +196,36 @@ class LoopWatch:
         error = self._raise
         self._raise = None
         # Raised only into a server's own code: anything else, such as the loop, would be torn by it.
-        if error is not None and not self._has_turned and _find_blockage(frame, 0.0) is not None:
+        if error is not None and not self._has_turned and self._find_blockage(frame, 0.0) is not None:
             raise error
 
-    def _stand_in(self, number: int, frame: FrameType | None) -> None:
+    def _work_for_thread(self, number: int, frame: FrameType | None) -> None:
         """Do the work of the thread, in the main thread, if the thread has not had its turn for long."""
         now = time.monotonic()
         if now - self._looked_s < _STARVED_S:
             return
         self._hear_signals()
         blocked_s = now - (self._looked_s if self._has_turned else self._asked_s)
-        blockage = _find_blockage(frame, blocked_s)
+        blockage = self._find_blockage(frame, blocked_s)
         if blockage is not None and blocked_s > self._most_blocked_s():
             self._latest = now, blockage
             raise ServerBlocked(blockage.server, blockage.place, round(blocked_s, 1))
+
+    def _find_blockage(self, frame: FrameType | None, seconds: float) -> Blockage | None:
+        """Return the server that the loop is in a call to, and the line at which it is; None if it is in none."""
+        server = find_server_at_work(self._loop)
+        if server is None or frame is None:
+            return None
+        at = frame
+        within: FrameType | None = frame
+        while within is not None:
+            if str(within.f_globals.get("__name__", "")).startswith(_SERVER_PACKAGES):
+                at = within
+                break
+            within = within.f_back
+        source = linecache.getline(at.f_code.co_filename, at.f_lineno).strip()
+        place = f"{at.f_code.co_name}, {at.f_code.co_filename}:{at.f_lineno}: {source}"
+        return Blockage(server, place, seconds)
 
 
 _taken: tuple[int, ...] = ()
@@ -227,21 +243,3 @@ def _forget_signals() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_signals)
-
-
-def _find_blockage(frame: FrameType | None, seconds: float) -> Blockage | None:
-    """Return the server whose code `frame` runs for, and the line of that code; None if it runs for none."""
-    innermost = frame
-    own = None
-    while frame is not None:
-        server = find_called_server(frame)
-        if server is not None:
-            at = own or innermost
-            assert at is not None
-            source = linecache.getline(at.f_code.co_filename, at.f_lineno).strip()
-            place = f"{at.f_code.co_name}, {at.f_code.co_filename}:{at.f_lineno}: {source}"
-            return Blockage(server, place, seconds)
-        if own is None and str(frame.f_globals.get("__name__", "")).startswith(_SERVER_PACKAGES):
-            own = frame
-        frame = frame.f_back
-    return None

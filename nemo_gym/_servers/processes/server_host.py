@@ -53,7 +53,7 @@ class InlineSpec:
 
 
 def build(spec: InlineSpec) -> Any:
-    """Return the app of a server; whatever its code does instead of making one is told as the server's end."""
+    """Return the app of a server; if its code fails or exits instead, report that as the end of the server."""
     mask_descriptor()
     try:
         with registry.work_for(spec.name):
@@ -75,7 +75,7 @@ def _list_last_lines(error: BaseException) -> list[str]:
 
 
 async def build_in_thread(spec: InlineSpec) -> Any:
-    """As `build`, in a thread. Unlike one of `asyncio.to_thread` it keeps nobody waiting if it hangs for ever."""
+    """Run `build` in a thread. If it hangs, the process can still exit, unlike with `asyncio.to_thread`."""
     loop = asyncio.get_running_loop()
     built: asyncio.Future[Any] = loop.create_future()
 

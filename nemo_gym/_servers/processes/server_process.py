@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One server in a process of its own: started with its socket already bound, watched, and stopped for good.
 
-The child tells over a pipe that it is ready; nobody polls. It leads a process group, and it is the group that gets the
-signals, so that whatever the child started goes with it.
+The child says over a pipe that it is ready, so there is no polling. It leads a process group, and signals go to the
+group, so that whatever the child started ends with it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _TERMINATE_GRACE_S = 2.0
 
 
 class ServerDied(GymError, RuntimeError):
-    """A server ended although nobody had stopped it, or could not be started at all."""
+    """A server ended without being stopped, or could not be started at all."""
 
     def __init__(self, name: str, how: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(name, how, tuple(last_lines))
@@ -132,7 +132,7 @@ class ServerProcess:
         return cls(spec, process, pipes, on_line)
 
     async def ready(self) -> None:
-        """Return when the server listens. If it ends before, this waits for ever: `died` tells."""
+        """Return when the server listens. If it ends before, this waits forever; use `died` as well."""
         await self._pipes.byte()
 
     async def wait_for_death(self) -> ServerDied:

@@ -30,7 +30,7 @@ class RunningServer(Protocol):
     @property
     def pid(self) -> int: ...
     async def ready(self) -> None:
-        """Return when the server listens. If it ends before, this waits for ever."""
+        """Return when the server listens. If it ends before, this waits forever."""
 
     async def wait_for_death(self) -> ServerDied:
         """Wait for its end and say how it ended."""

@@ -230,18 +230,18 @@ class _Supervision:
 
     async def _stop_all(self) -> None:
         """Ask every worker to end, and kill those that have not when the grace is over or a second signal comes."""
-        for process in self._running():
+        for process in self._list_running():
             process.terminate()
         ends: asyncio.Future[Any] = asyncio.gather(*(process.wait() for process in self._processes))
         kill: asyncio.Future[Any] = asyncio.create_task(self._kill.wait())
         await asyncio.wait([ends, kill], timeout=self._grace_s, return_when=asyncio.FIRST_COMPLETED)
         kill.cancel()
-        for process in self._running():
+        for process in self._list_running():
             LOG.warning("server %r: killed the worker with pid %d, which did not end", self._server_name, process.pid)
             process.kill()
         await ends
 
-    def _running(self) -> Iterator[asyncio.subprocess.Process]:
+    def _list_running(self) -> Iterator[asyncio.subprocess.Process]:
         return (process for process in self._processes if process.returncode is None)
 
 
@@ -281,7 +281,9 @@ def _open_listeners(first: socket.socket, count: int) -> list[socket.socket]:
 @contextlib.contextmanager
 def _make_socket_folder() -> Iterator[str]:
     # A unix socket's path has a small limit, which a deep TMPDIR exceeds.
-    parent = tempfile.gettempdir() if len(os.fsencode(tempfile.gettempdir())) < _MAX_SOCKET_PATH_BYTES - 30 else "/tmp"
+    parent = "/tmp"
+    if len(os.fsencode(tempfile.gettempdir())) < _MAX_SOCKET_PATH_BYTES - 30:
+        parent = tempfile.gettempdir()
     with tempfile.TemporaryDirectory(prefix="nemo-gym-", dir=parent, ignore_cleanup_errors=True) as folder:
         yield folder
 

@@ -57,8 +57,9 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
     ray = require_ray()
     address = find_cluster_address(global_config_dict)
     if not ray.is_initialized():
-        if not address:
-            _require_permissions()
+        if not address and (missing := find_missing_permissions()):
+            # Ray's own processes die of that in ways that say little.
+            raise RayUnavailable(_explain_failure(None, f"this process has no permission {'; nor '.join(missing)}"))
         LOG.info("joining the Ray cluster at %s" if address else "starting a local Ray cluster%s", address or "")
         for attempt in range(1, _SLOW_STARTS + 1):
             try:
@@ -79,7 +80,10 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
 def _init(ray: Any, address: str | None) -> None:
     # Said to be local, for else Ray waits for a minute for one that has crashed on this machine. The dashboard takes
     # longer to start than all the rest.
-    how: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
+    if address:
+        how: dict[str, Any] = {"address": address}
+    else:
+        how = {"address": "local", "include_dashboard": False}
     if not address:
         how["runtime_env"] = _same_servers()
     elif os.environ.get(_LOCAL_CLUSTER_ENV, sys.prefix) != sys.prefix:
@@ -90,13 +94,6 @@ def _init(ray: Any, address: str | None) -> None:
     worker = sys.modules.get("ray._private.worker")
     if hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = False  # type: ignore[union-attr]
-
-
-def _require_permissions() -> None:
-    """Raise if this process may not do what Ray has to: its own processes die of that in ways that say little."""
-    missing = find_missing_permissions()
-    if missing:
-        raise RayUnavailable(_explain_failure(None, f"this process has no permission {'; nor '.join(missing)}"))
 
 
 def _same_servers() -> dict[str, Any]:
@@ -153,7 +150,9 @@ def run_cluster(
     if address == _AUTO or (is_needed_here and importlib.util.find_spec("ray") is not None):
         joined_here = not require_ray().is_initialized()
         if joined_here:
-            what = f"joining the Ray cluster at {address}" if address else "starting Ray on this machine"
+            what = "starting Ray on this machine"
+            if address:
+                what = f"joining the Ray cluster at {address}"
             notice(f"{what} for {', '.join(users)}" if users else what)
         join_or_start_cluster(global_config_dict)
         address = global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or address
@@ -235,7 +234,9 @@ def _has_token() -> bool:
 def _explain_failure(address: str | None, cause: object) -> str:
     if not address:
         doubtful = find_doubtful_permissions()
-        known = f"it may lack permission {'; and '.join(doubtful)}\n" if doubtful else ""
+        known = ""
+        if doubtful:
+            known = f"it may lack permission {'; and '.join(doubtful)}\n"
         return (
             f"a Ray cluster could not be started on this machine: {cause}\n{known}"
             "hint: give the sandbox what is missing, try again if the machine was busy, or name a running cluster with "

@@ -78,7 +78,10 @@ class ServerList:
             "server_type": plan.server_type,
         }
         if plan.ray is None:
-            pid = None if plan.placement == "external" else self._pids.get(plan.name, os.getpid())
+            if plan.placement == "external":
+                pid = None
+            else:
+                pid = self._pids.get(plan.name, os.getpid())
             where = {"host": plan.host, "port": plan.port, "url": plan.url, "pid": pid, "start_time": self._started_at}
             return [ServerInstanceDisplayConfig(**common, **where)]
         numbers = range(plan.ray.num_replicas)
@@ -147,7 +150,9 @@ def list_replica_specs(
 def _find_own_address() -> str:
     """Return the address by which nodes of the cluster know this machine."""
     ray: Any = sys.modules.get("ray")
-    return str(ray.util.get_node_ip_address()) if ray and ray.is_initialized() else reachable_host("0.0.0.0")
+    if ray and ray.is_initialized():
+        return str(ray.util.get_node_ip_address())
+    return reachable_host("0.0.0.0")
 
 
 def _provide_code(sends_code: bool) -> NodeCode:

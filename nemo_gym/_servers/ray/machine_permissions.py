@@ -68,7 +68,9 @@ def _open_tcp_socket() -> None:
 
 def _temporary_folder() -> Path:
     given = os.environ.get("RAY_TMPDIR")
-    return Path(given) if given else Path("/tmp/ray" if os.access("/tmp/ray", os.F_OK) else "/tmp")
+    if given:
+        return Path(given)
+    return Path("/tmp/ray" if os.access("/tmp/ray", os.F_OK) else "/tmp")
 
 
 def _write_temporary_file() -> None:

@@ -19,6 +19,7 @@ from nemo_gym._servers.process_environment import run_token_header
 from nemo_gym._servers.ray.replicas import REPLICA_ENV, AddressBook, ReplicaSessions
 from nemo_gym._transport import http_calls as http
 from nemo_gym._transport.retries import RetryPolicy
+from nemo_gym._transport.stand_ins import read_address
 from nemo_gym._util.trim_buffer import trim_buffer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import HEAD_SERVER_KEY_NAME, get_first_server_config_dict
@@ -45,8 +46,7 @@ def find_base_url(config: DictConfig, block: DictConfig) -> str:
 
     For clients that keep to one address. Blocks for a moment where the head server has to be asked.
     """
-    # Tests give blocks that are plain dicts, and some that have attributes only.
-    where = (block["host"], block["port"]) if isinstance(block, Mapping) else (block.host, block.port)
+    where = read_address(block)
     url = f"http://{where[0]}:{where[1]}"
     if not is_placed_on_ray(config, block):
         return url
@@ -102,7 +102,9 @@ def find_address_book(head: BaseServerConfig) -> AddressBook:
             headers=run_token_header(head),
             timeout=timeout,
         )
-        listed: list[dict[str, Any]] = orjson.loads(await reply.read()) if reply.ok else []
+        listed: list[dict[str, Any]] = []
+        if reply.ok:
+            listed = orjson.loads(await reply.read())
         return listed
 
     return _books.setdefault((head.host, head.port), AddressBook(ask_head))

@@ -107,7 +107,10 @@ def _list_own_requirements() -> list[str]:
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+                if requirement.extras:
+                    extras = f"[{','.join(sorted(requirement.extras))}]"
+                else:
+                    extras = ""
                 found.append(f"{requirement.name}{extras}=={importlib.metadata.version(requirement.name)}")
     return found
 
@@ -150,7 +153,9 @@ class ReplicaSpec:
     @property
     def name(self) -> str:
         """Its name for people and in logs."""
-        return self.server if self.count == 1 else f"{self.server}.replica{self.number}"
+        if self.count == 1:
+            return self.server
+        return f"{self.server}.replica{self.number}"
 
     async def start(self, on_line: Callable[[str], None]) -> "RayReplica":
         """Ask Ray to place it."""
@@ -211,7 +216,7 @@ class RayReplica:
         return self.place.pid if self.place is not None else 0
 
     async def ready(self) -> None:
-        """Return when the server listens for the first time. If it never does, this waits for ever: `died` tells."""
+        """Return when the server listens for the first time. Waits forever if it never does; use `died` as well."""
         await self._was_ready.wait()
 
     async def wait_for_death(self) -> ServerDied:
@@ -243,7 +248,9 @@ class RayReplica:
                     with contextlib.suppress(ray.exceptions.RayActorError):
                         await self._actor.leave.remote()
                 except ray.exceptions.ActorDiedError as error:
-                    how = "was lost for good" if self._was_ready.is_set() else "could not be placed"
+                    how = "could not be placed"
+                    if self._was_ready.is_set():
+                        how = "was lost for good"
                     return self._end(f"{how}: {_describe_loss(error)}")
                 except ray.exceptions.RayActorError as error:
                     reason = f"was lost: {_describe_loss(error)}"
@@ -323,4 +330,6 @@ class RayReplica:
 def _describe_loss(error: Exception) -> str:
     """Return the first line that says something of what Ray tells."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return KNOWN_SECRETS.mask(lines[0]) if lines else type(error).__name__
+    if lines:
+        return KNOWN_SECRETS.mask(lines[0])
+    return type(error).__name__

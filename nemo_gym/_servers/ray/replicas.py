@@ -4,6 +4,10 @@
 Every reply of a replica sets a cookie that names it: its number, and which of its lives this is. A call that brings the
 cookie back goes to that replica, a call without one to any. A replica that is started again has lost its sessions, so
 it has a new name, and refuses calls that were meant for the old one: such a rollout has to be played again.
+
+The workers of one machine find their sessions in another way, see `nemo_gym._servers.processes.affinity`. Theirs could
+not serve here: it would send most calls over the network twice, and a hash of the session says nothing of a replica's
+lives.
 """
 
 import asyncio
@@ -150,7 +154,10 @@ class AddressBook:
         if given is not None:
             wanted = str(given.value) if isinstance(given, Morsel) else str(given)
             return await self._call_owner(server, wanted, call_url, is_alive)
-        may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
+        if idempotent is None:
+            may_repeat = method.upper() in REPEATABLE_METHODS
+        else:
+            may_repeat = idempotent
         return await self._call_any(server, call_url, may_repeat, wait_s)
 
     async def _call_owner(
@@ -210,6 +217,7 @@ class AddressBook:
     ) -> ServerUnreachable:
         cause = f"no replica of server {server!r} answered within {wait_s:g} s"
         cause += f"; the last one: {failure.cause}" if failure else ", because none runs"
-        method, url = (failure.method, failure.url) if failure else ("CALL", server)
+        method = failure.method if failure else "CALL"
+        url = failure.url if failure else server
         hint = "`gym env status` shows the replicas, `ray status` the nodes that they can run on"
         return ServerUnreachable(method, url, cause, max(attempts, 1), "refused", hint)

@@ -65,7 +65,7 @@ class RunInterrupts:
         """Catch signals and watch the event loop while the context lasts."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         # Ignored signals stay ignored: `nohup` means it.
-        with self._watch.watching(tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)):
+        with self._watch.watch(tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)):
             yield self
 
     @contextmanager

@@ -16,7 +16,7 @@ import pytest
 
 from nemo_gym._servers.installing.installers import find_uv
 from nemo_gym._servers.installing.own_wheel import OwnPackage
-from nemo_gym._servers.installing.venv_store import is_complete, link, running_venv
+from nemo_gym._servers.installing.venv_store import find_running_venv, is_complete, link
 from nemo_gym._servers.installing.venvs import (
     VenvBuildError,
     VenvPlan,
@@ -228,7 +228,7 @@ async def test_the_link_follows_a_change_of_requirements(tmp_path, settings):
 async def test_the_running_environment_is_linked_where_a_user_activates_it(tmp_path, settings):
     folder = server(tmp_path, "plain")
     await build(settings, folder)
-    assert (folder / ".venv").resolve() == running_venv()
+    assert (folder / ".venv").resolve() == find_running_venv()
     assert (folder / ".venv" / "bin" / "pytest").exists()
     await build(settings, server(tmp_path, "plain", "widget==1.0"))
     assert run(folder / ".venv" / "bin" / "python", "import widget; print(widget.version)") == "1.0"

@@ -94,7 +94,7 @@ async def test_models_and_agents_are_told_and_whoever_asked_to_be():
         return {"policy of worker-1": "lost"}
 
     run = RunVersion(told)
-    with run.relaying(relay) as before, run.listening(lambda number, restart: heard.append((number, restart))):
+    with run.relay_to(relay) as before, run.listen_with(lambda number, restart: heard.append((number, restart))):
         assert before is None
         problems = await run.announce(version(1), [MODEL, AGENT, WORLD])
     assert problems == {"policy of worker-1": "lost"}

@@ -35,7 +35,7 @@ class Heard:
 
     @contextmanager
     def watching(self, *signals):
-        with self.watch.watching(signals):
+        with self.watch.watch(signals):
             yield self
 
 

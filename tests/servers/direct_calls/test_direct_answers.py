@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call by a fast path is told from one through the whole stack by nothing but its speed."""
+"""A direct call of a handler is told from one through the whole stack by nothing but its speed."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
 
 from nemo_gym._servers.direct_calls.call import call_asgi
-from nemo_gym._servers.direct_calls.fast_path import ObjectRequest
+from nemo_gym._servers.direct_calls.object_request import ObjectRequest
 from nemo_gym._servers.direct_calls.objects import list_object_fields, list_read_fields
 from nemo_gym._servers.direct_calls.response import InProcessResponse, ObjectResponse
 from nemo_gym._servers.direct_calls.running_apps import find_app
@@ -138,7 +138,7 @@ class World(SimpleResourcesServer):
 
 
 async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, Any, str]]:
-    """What a call by the fast path and one through the whole stack give: status, JSON or text, content type."""
+    """What a direct call and one through the whole stack give: status, JSON or text, content type."""
     address = client._find_address("world")
     where = (address.host, address.port)
     hosted = find_app(*where)
@@ -174,7 +174,7 @@ async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, An
         ("/nowhere", {}),
     ],
 )
-async def test_a_fast_path_gives_what_the_whole_stack_gives(path: str, json: Any):
+async def test_a_direct_call_gives_what_the_whole_stack_gives(path: str, json: Any):
     async with running(world=World) as client:
         fast, whole = await both(client, path, json)
     assert fast == whole
