@@ -46,22 +46,26 @@ def follow_references(value: Any, values: Mapping[str, Any]) -> Any:
     A reference that leads nowhere stays as it is.
     """
     for _ in range(_DEEPEST):
-        reference = _REFERENCE.search(value) if isinstance(value, str) else None
-        if reference is None:
+        if not isinstance(value, str) or (reference := _REFERENCE.search(value)) is None:
             return value
         target: Any = values
         for key in reference[1].split("."):
-            target = target.get(key) if isinstance(target, Mapping) else None
-        if target is None:
-            return value
-        value = target if value == reference[0] else value.replace(reference[0], str(target))
+            if not isinstance(target, Mapping) or target.get(key) is None:
+                return value
+            target = target[key]
+        if value == reference[0]:
+            value = target
+        else:
+            value = value.replace(reference[0], str(target))
     return value
 
 
 def find_server_configs(servers: Path) -> dict[str, list[Path]]:
     """Return the configs of every server folder below `resources_servers/` and the like, in order."""
-    found = {}
-    for folder in sorted(servers.iterdir()) if servers.is_dir() else ():
+    found: dict[str, list[Path]] = {}
+    if not servers.is_dir():
+        return found
+    for folder in sorted(servers.iterdir()):
         if folder.is_dir() and ((folder / "app.py").is_file() or (folder / "configs").is_dir()):
             own = f"{folder.name}.yaml"
             # The one that goes by the server's own name speaks for it.
@@ -131,7 +135,9 @@ def name_benchmark(config: str) -> str | None:
     if "benchmarks" not in parts[:-1]:
         return None
     below = parts[len(parts) - parts[::-1].index("benchmarks") :]
-    return "/".join(below[:-1] if below[-1] == "config" and below[:-1] else below)
+    if len(below) > 1 and below[-1] == "config":
+        below = below[:-1]
+    return "/".join(below)
 
 
 # --- what is in them --------------------------------------------------------------------------------------------------
@@ -148,8 +154,7 @@ class ServerBlock:
 
     @property
     def datasets(self) -> list[Mapping[str, Any]]:
-        listed = self.settings.get("datasets")
-        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        return [one for one in _as_list(self.settings.get("datasets")) if isinstance(one, dict)]
 
 
 class Configs:
@@ -172,9 +177,8 @@ class Configs:
 
     def _merge_includes(self, path: Path, enclosing: tuple[Path, ...]) -> dict[str, Any]:
         own = self.read(path)
-        included = own.get("config_paths")
         values: dict[str, Any] = {}
-        for name in included if isinstance(included, list) else ():
+        for name in _as_list(own.get("config_paths")):
             folders = (*self.roots, path.parent)
             found = next((folder / str(name) for folder in folders if (folder / str(name)).is_file()), None)
             if found is None:
@@ -193,7 +197,7 @@ class Configs:
             return {}
         if values is not None and not isinstance(values, dict):
             self._warn(f"{path}: is not a mapping of keys to values")
-        return values if isinstance(values, dict) else {}
+        return _as_mapping(values)
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -205,8 +209,7 @@ def iter_server_blocks(values: Mapping[str, Any]) -> Iterator[ServerBlock]:
     for instance in values:
         block = _fill_inherited(values, str(instance))
         for kind in SERVER_TYPES:
-            implementations = block.get(kind)
-            for name, settings in implementations.items() if isinstance(implementations, dict) else ():
+            for name, settings in _as_mapping(block.get(kind)).items():
                 if isinstance(settings, dict):
                     yield ServerBlock(str(instance), kind, str(name), settings)
 
@@ -215,20 +218,30 @@ def _fill_inherited(values: Mapping[str, Any], path: str, depth: int = 0) -> dic
     """Return the block at a dotted path, over the one that it inherits from or copies."""
     block: Any = values
     for key in path.split("."):
-        block = block.get(key) if isinstance(block, dict) else None
+        block = _as_mapping(block).get(key)
+    own = _as_mapping(block)
     source = _find_source(block)
     if source is None or depth > _DEEPEST:
-        return block if isinstance(block, dict) else {}
-    base = _fill_inherited(values, source, depth + 1)
-    return _merge(base, block) if isinstance(block, dict) else base
+        return own
+    return _merge(_fill_inherited(values, source, depth + 1), own)
 
 
 def _find_source(block: Any) -> str | None:
     if isinstance(block, str):
         found = _DIRECTIVE.fullmatch(block)
         return found[1] if found else None
-    named = (block.get("_inherit_from") or block.get("_copy")) if isinstance(block, dict) else None
+    own = _as_mapping(block)
+    named = own.get("_inherit_from") or own.get("_copy")
     return str(named) if named else None
+
+
+def _as_mapping(value: Any) -> dict[str, Any]:
+    """Return `value` if it is a mapping, else an empty one: files may hold anything anywhere."""
+    return value if isinstance(value, dict) else {}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
@@ -236,5 +249,7 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in top.items():
         below = result.get(key)
-        result[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        if isinstance(below, dict) and isinstance(value, dict):
+            value = _merge(below, value)
+        result[key] = value
     return result

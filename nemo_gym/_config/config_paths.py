@@ -22,15 +22,20 @@ def join_path(path: Iterable[str | int]) -> str:
     """Return the dotted form; a part that is an int is a position in a list and goes in brackets."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}"
+    return text.removeprefix(".")
 
 
 def list_keys(value: Any) -> list[str]:
     """Return the keys that can follow `value` in a path."""
     if isinstance(value, dict):
         return [str(key) for key in value]
-    return [str(index) for index in range(len(value))] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [str(index) for index in range(len(value))]
+    return []
 
 
 def get_child(value: Any, key: str) -> Any:

@@ -84,11 +84,15 @@ class _Replacer:
         if isinstance(value, list):
             return [self.replace(item, (*at, str(index))) for index, item in enumerate(value)]
         directive = _read_directive(value)
-        if not isinstance(value, dict):
-            return self._build_on(directive, {}, at) if directive else value
-        skipped = (INHERIT, COPY) if directive else ()
-        own = {key: self.replace(item, (*at, str(key))) for key, item in value.items() if key not in skipped}
-        return self._build_on(directive, own, at) if directive else own
+        if directive is None:
+            if not isinstance(value, dict):
+                return value
+            return {key: self.replace(item, (*at, str(key))) for key, item in value.items()}
+        own = {}
+        if isinstance(value, dict):
+            kept = value.keys() - {INHERIT, COPY}
+            own = {key: self.replace(item, (*at, str(key))) for key, item in value.items() if key in kept}
+        return self._build_on(directive, own, at)
 
     def _build_on(self, directive: tuple[str, KeyPath], own: dict[str, Any], at: KeyPath) -> Any:
         kind, source = directive
@@ -106,7 +110,9 @@ class _Replacer:
                 f"{self._name(at)} builds on {join_path(source)!r}, which is a single value, so keys cannot be merged "
                 "over it"
             )
-        return merge_values(self.delete_keys(base, source), own) if own and base != "???" else base
+        if not own or base == "???":
+            return base
+        return merge_values(self.delete_keys(base, source), own)
 
     def _find_layers(self, path: KeyPath, at: KeyPath) -> list[Any]:
         """Return the values that make up `path`, weakest first: what its enclosing blocks inherit, then their own."""
@@ -130,9 +136,11 @@ class _Replacer:
     def _flatten(self, layers: list[Any], at: KeyPath) -> list[Any]:
         flat: list[Any] = []
         for layer in layers:
-            directive = _read_directive(layer)
-            reference = _REFERENCE.fullmatch(layer) if isinstance(layer, str) else None
-            source = directive[1] if directive else split_path(reference[1]) if reference else None
+            source = None
+            if directive := _read_directive(layer):
+                source = directive[1]
+            elif isinstance(layer, str) and (reference := _REFERENCE.fullmatch(layer)):
+                source = split_path(reference[1])
             if source is not None:
                 if source in self.open_sources:
                     raise _Unusable(self._explain_circle(source, at))

@@ -118,7 +118,8 @@ class ServerCode:
                     for field in node.body:
                         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                             types = fields.setdefault(field.target.id, [])
-                            types += [ast.unparse(field.annotation)] if has_plain_types else []
+                            if has_plain_types:
+                                types.append(ast.unparse(field.annotation))
                 elif isinstance(node, ast.ImportFrom):
                     module = node.module or ""
                     # A server on an adapter's base has its config without importing the class.
@@ -133,8 +134,10 @@ class ServerCode:
         if module == _ADAPTERS:
             module = f"{_ADAPTERS}.__init__"
         top, name, *below = module.split(".")
-        folder = find_server_folder(top, name, self._roots) if below else None
-        found = find_first(f"{'/'.join(below)}.py", [folder]) if folder else find_first(f"{top}/{name}.py", self._roots)
+        if below and (folder := find_server_folder(top, name, self._roots)):
+            found = find_first(f"{'/'.join(below)}.py", [folder])
+        else:
+            found = find_first(f"{top}/{name}.py", self._roots)
         return [found] if found is not None else []
 
 

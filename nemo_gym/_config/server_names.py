@@ -44,10 +44,13 @@ def complete_instances(layers: Sequence[Layer], roots: Sequence[Path]) -> tuple[
 def _find_defaults(name: str, block: Any, roots: Sequence[Path]) -> Layer | None:
     """Return the default config of the server that `block` overrides as `name`, if the two together are complete."""
     kinds = list_server_types(block)
-    implementations = block[kinds[0]] if len(kinds) == 1 else None
+    if len(kinds) != 1:
+        return None
+    kind = kinds[0]
+    implementations = block[kind]
     if not isinstance(implementations, dict) or len(implementations) != 1:
         return None
-    kind, (implementation, settings) = kinds[0], next(iter(implementations.items()))
+    implementation, settings = next(iter(implementations.items()))
     if not isinstance(settings, dict) or "entrypoint" in settings:
         return None
     relative = f"{kind}/{implementation}/configs/{implementation}.yaml"
@@ -60,8 +63,10 @@ def _find_defaults(name: str, block: Any, roots: Sequence[Path]) -> Layer | None
         return None
     blocks = {key: value[kind] for key, value in layer.values.items() if kind in list_server_types(value)}
     candidates = [key for key, code in blocks.items() if implementation in (code or ())]
-    source = name if name in candidates else candidates[0] if len(candidates) == 1 else None
-    if source is None or "???" in _walk_leaves(merge_values(layer.values[source], block)):
+    if name not in candidates and len(candidates) != 1:
+        return None
+    source = name if name in candidates else candidates[0]
+    if "???" in _walk_leaves(merge_values(layer.values[source], block)):
         return None
     lines = {(name, *key[1:]): line for key, line in layer.lines.items() if key[0] == source}
     return Layer(relative, {name: layer.values[source]}, lines)

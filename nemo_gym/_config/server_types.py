@@ -183,12 +183,11 @@ class _ServerTypeConfig(BaseModel):
         """Drop `domain` where it is not ours: only resources servers have one, others may use the key as they like."""
         if not isinstance(implementations, Mapping):
             return implementations
-        return {
-            name: {key: value for key, value in config.items() if key != "domain"}
-            if isinstance(config, Mapping)
-            else config
-            for name, config in implementations.items()
-        }
+        kept = dict(implementations)
+        for name, config in kept.items():
+            if isinstance(config, Mapping):
+                kept[name] = {key: value for key, value in config.items() if key != "domain"}
+        return kept
 
 
 class ResponsesAPIModelServerTypeConfig(_ServerTypeConfig):
@@ -257,7 +256,9 @@ ServerInstance = (
 
 def list_server_types(value: Any) -> list[ServerType]:
     """Return the server types among the keys of `value`; empty for anything that is not a mapping."""
-    return [kind for kind in SERVER_TYPES if kind in value] if isinstance(value, Mapping | DictConfig) else []
+    if not isinstance(value, Mapping | DictConfig):
+        return []
+    return [kind for kind in SERVER_TYPES if kind in value]
 
 
 def _server_type_tag(value: Any) -> str | None:
@@ -280,7 +281,9 @@ ServerInstanceConfigTypeAdapter: TypeAdapter[ServerInstance] = TypeAdapter(
 
 def validate_server_instance(name: str, values: Any, block: DictConfig) -> ServerInstance:
     """Validate `values`, the plain form of `block`, as a server instance; raise pydantic's ValidationError."""
-    data = {**values, "name": name, "server_type_config_dict": block} if isinstance(values, Mapping) else values
+    data = values
+    if isinstance(values, Mapping):
+        data = {**values, "name": name, "server_type_config_dict": block}
     with warnings.catch_warnings():
         # Code that reads the datasets warns about deprecated keys; detection looks at every block.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -296,7 +299,9 @@ def maybe_get_server_instance_config(
         values = OmegaConf.to_container(block, resolve=True)
     else:
         values = server_type_config_dict
-        block = OmegaConf.create(values) if isinstance(values, dict) else OmegaConf.create({})
+        block = OmegaConf.create({})
+        if isinstance(values, dict):
+            block = OmegaConf.create(values)
     try:
         return validate_server_instance(name, values, block), None
     except ValidationError as error:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.overrides import parse_overrides
@@ -16,7 +16,7 @@ from nemo_gym._util.atomic_files import write_atomically
 from nemo_gym._util.nearest import suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import validate_settings
+from nemo_gym.cli.settings import OneOrMany, validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 if TYPE_CHECKING:  # loads the measured code, and other commands import this module for its settings
@@ -29,7 +29,7 @@ _RESULTS = Path("results") / "bench"
 class BenchConfig(BaseNeMoGymCLIConfig):
     """Measure this installation: speed, latency, memory and startup, each against a unit from the same run."""
 
-    parts: list[str] = Field(default_factory=list, description="Which parts to measure; by default all but slow ones.")
+    parts: OneOrMany = Field(default_factory=list, description="Which parts to measure; by default all but slow ones.")
     json_format: Annotated[bool, Flag()] = Field(
         default=False, alias="json", description="Print JSON instead of a table."
     )
@@ -49,11 +49,6 @@ class BenchConfig(BaseNeMoGymCLIConfig):
         default=False, description="Exit with 1 if a bound is exceeded, or a figure got worse."
     )
 
-    @field_validator("parts", mode="before")
-    @classmethod
-    def _accept_one_part(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
-
 
 def bench(overrides: list[str]) -> int:
     """Measure, print, write files and compare; return 1 if a part failed."""
@@ -66,7 +61,9 @@ def bench(overrides: list[str]) -> int:
         return 0
     names = config.parts or list(BY_DEFAULT)
     _require_known(names)
-    earlier = None if config.compare is None else bench_file.read(Path(config.compare))  # before minutes are spent
+    earlier = None
+    if config.compare is not None:  # read before minutes are spent
+        earlier = bench_file.read(Path(config.compare))
     results: list[PartResult] = []
     was_stopped = False
     try:
@@ -89,7 +86,7 @@ def bench(overrides: list[str]) -> int:
         _show_changes(changes, compare.describe_difference(earlier, found), in_notes=config.json_format)
     if was_stopped:
         return 130
-    return 1 if found.failed_parts or (config.strict and (got_worse or report.is_over(found.rows))) else 0
+    return int(bool(found.failed_parts) or (config.strict and (got_worse or report.is_over(found.rows))))
 
 
 def _list_parts() -> str:
@@ -118,15 +115,14 @@ def _write_files(found: "Bench", config: BenchConfig) -> None:
 
     if not found.rows:
         return
-    named = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.json")
-    path = Path(config.output) if config.output else _RESULTS / named
+    path = Path(config.output or _RESULTS / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.json"))
     bench_file.write(path, found)
     render.note(f"Wrote {path}")
     cpu = found.machine["cpu"]
     cores = found.machine["cores"]
     drawn = draw_picture(found.rows, f"gym bench, {found.date}, {cpu}, {cores} cores")
     if drawn is not None:
-        picture = Path(config.picture) if config.picture else path.with_suffix(".svg")
+        picture = Path(config.picture or path.with_suffix(".svg"))
         write_atomically(picture, drawn)
         render.note(f"Wrote {picture}")
     elif config.picture:

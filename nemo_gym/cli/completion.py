@@ -78,23 +78,28 @@ def candidates(words: Sequence[str]) -> Candidates:
         alone = {name: command.help for name, command in COMMANDS.items() if " " not in name}
         return _keep_matches({**{name: GROUP_HELP[name] for name in GROUPS}, **alone, **help_pages.ROOT_FLAGS}, current)
     if given[0] in GROUPS and len(given) == 1:
-        return _keep_matches(_list_helps(GROUPS[given[0]]), current)
-    known = GROUPS.get(given[0], {})
-    command = known.get(given[1]) if known else COMMANDS.get(given[0], VERSION if given[0] == "--version" else None)
+        return _keep_matches({name: command.help for name, command in GROUPS[given[0]].items()}, current)
+    if given[0].endswith("-completion"):
+        return _keep_matches(dict.fromkeys(SHELLS, ""), current)
+    words_of_name = 1
+    command = {**COMMANDS, "--version": VERSION}.get(given[0])
+    if given[0] in GROUPS:
+        words_of_name = 2
+        command = GROUPS[given[0]].get(given[1])
     if command is None:
-        return _keep_matches(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
+        return {}
     folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
     search_first([folder for folder in folders if Path(folder).is_dir()])
-    found = _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2])
+    found = _complete_command(command, given[words_of_name:], current, noun="".join(given[1:2]))
     if len(given) == 1:  # `gym bench plan` is a command next to `gym bench`
         below = {name.partition(" ")[2]: one.help for name, one in COMMANDS.items() if name.startswith(f"{given[0]} ")}
         found = {**below, **found}
     return _keep_matches(found, current)
 
 
-def _complete_command(command: Command, given: Sequence[str], current: str, noun: Sequence[str]) -> Candidates:
+def _complete_command(command: Command, given: Sequence[str], current: str, noun: str) -> Candidates:
     flags = list_flags(command)
-    asked = flags.get(given[-1]) if given else None
+    asked = flags.get("".join(given[-1:]))
     if asked is not None and asked.kind != "switch":
         return dict.fromkeys(_list_values(asked), "")
     name, has_value, _ = current.partition("=")
@@ -105,7 +110,7 @@ def _complete_command(command: Command, given: Sequence[str], current: str, noun
         if wanted.name == "SYSTEM:ID":
             return {f"{name}:": system.id_form for name, system in SYSTEMS.items()}
         if wanted.key == "component_name":
-            return dict.fromkeys(_list_catalog(noun[0] if noun else ""), "")
+            return dict.fromkeys(_list_catalog(noun), "")
         return dict.fromkeys(wanted.choices, "")
     return {flag.name: flag.help for flag in flags.values() if flag.name not in given or flag.kind == "config"}
 
@@ -113,7 +118,9 @@ def _complete_command(command: Command, given: Sequence[str], current: str, noun
 def _list_values(flag: Flag) -> Iterable[str]:
     if flag.kind == "entrypoint":
         return _list_folders(flag.key)
-    return list_names(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
+    if flag.kind in ("collection", "component"):
+        return list_names(flag, component_search_roots())
+    return flag.choices
 
 
 _SERVERS = {"models": "responses_api_models", "resources-servers": "resources_servers"}
@@ -130,10 +137,6 @@ def _list_catalog(noun: str) -> Iterable[str]:
 
 def _list_folders(servers: str) -> list[str]:
     return sorted({name for root in component_search_roots() for name in find_server_configs(root / servers)})
-
-
-def _list_helps(commands: dict[str, Command]) -> Candidates:
-    return {name: command.help for name, command in commands.items()}
 
 
 def _keep_matches(found: Candidates, current: str) -> Candidates:
@@ -162,11 +165,18 @@ def _install(shell: str, home: Path) -> None:
     else:
         script = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "nemo-gym" / f"completion.{shell}"
         _write(script, SCRIPTS[shell])
-        startup = (Path(os.environ.get("ZDOTDIR") or home) if shell == "zsh" else home) / f".{shell}rc"
+        folder = home
+        if shell == "zsh":
+            folder = Path(os.environ.get("ZDOTDIR") or home)
+        startup = folder / f".{shell}rc"
         line = f"[ -f {str(script)!r} ] && source {str(script)!r}"
-        present = startup.read_text() if startup.exists() else ""
+        present = ""
+        if startup.exists():
+            present = startup.read_text()
+        if present and not present.endswith("\n"):
+            present += "\n"
         if line not in present.splitlines():
-            startup.write_text(f"{present}{'' if not present or present.endswith(chr(10)) else chr(10)}{line}\n")
+            startup.write_text(f"{present}{line}\n")
         render.data(f"wrote {script}, which {startup} reads")
     render.note("hint: start a new shell to use it")
 

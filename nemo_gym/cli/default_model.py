@@ -62,11 +62,15 @@ def choose(config: dict[str, Any]) -> str | None:
     """Return the model server that `config` lacks; None if it defines one or needs none."""
     block = config.get(POLICY_MODEL_KEY_NAME)
     if block is not None:
-        return LOCAL if _only_sets_local_model(block) else None
+        if _only_sets_local_model(block):
+            return LOCAL
+        return None
     asked = find_models(config)
     if POLICY_MODEL_KEY_NAME not in asked and (OLDER_MODEL in config or OLDER_MODEL not in asked):
         return None
-    return ENDPOINT if any(config.get(key) for key in ENDPOINT_KEYS) else LOCAL
+    if any(config.get(key) for key in ENDPOINT_KEYS):
+        return ENDPOINT
+    return LOCAL
 
 
 def _is_plainly_defined(overrides: list[str]) -> bool:
@@ -96,8 +100,11 @@ def find_models(block: Any) -> set[str]:
         and isinstance(block.get("name"), str)
     ):
         return {block["name"]}
-    inner = block.values() if isinstance(block, Mapping) else block if isinstance(block, list) else ()
-    return set[str]().union(*map(find_models, inner))
+    if isinstance(block, Mapping):
+        block = list(block.values())
+    if not isinstance(block, list):
+        return set()
+    return set[str]().union(*map(find_models, block))
 
 
 def _explain_choice(chosen: str, config: dict[str, Any]) -> str:

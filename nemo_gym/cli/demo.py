@@ -5,6 +5,7 @@ It is `gym eval run` with everything filled in, then transcripts and next steps.
 makes sense here works and overrides what is filled in.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,6 @@ from nemo_gym._rollouts.outcomes import Row
 from nemo_gym._util.jsonl_files import read_rows
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
-from nemo_gym.cli.command_table import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, explain_missing_engine, find_model_config
 from nemo_gym.cli.eval.run import run
 from nemo_gym.cli.eval.run_settings import EvalRunConfig
@@ -35,7 +35,9 @@ _DEFAULTS: dict[str, Any] = {
     "num_repeats": 4,
     "responses_create_params.temperature": 0.7,
 }
-_LONGEST_ANSWER = 32
+# The small model's answers are a few words long, but sometimes it does not stop. One rollout at a time is fastest: the
+# repeats of a task then find their prompt in the model's cache, and reading prompts is nearly all of the work.
+_LOCAL_MODEL_DEFAULTS = {"responses_create_params.max_output_tokens": 32, "num_samples_in_parallel": 1}
 _SHOWN_CHARACTERS = 400
 _OUTCOMES = ("passed", "failed", "mixed")
 
@@ -69,8 +71,13 @@ def demo(overrides: list[str]) -> int:
         render.note(
             "\n".join([f"running {ENVIRONMENT} with {LOCAL} on this machine's CPU, no key", *explain_missing_engine()])
         )
-    filled_in = {**_DEFAULTS, **(_choose_local_model_settings(own.get("seed")) if is_local else {})}
-    models = [find_model_config(LOCAL)] if is_local else own.get("config_paths", [])
+    filled_in = dict(_DEFAULTS)
+    models = own.get("config_paths", [])
+    if is_local:
+        filled_in |= _LOCAL_MODEL_DEFAULTS
+        models = [find_model_config(LOCAL)]
+    if own.get("seed") is not None:
+        filled_in[f"policy_model.responses_api_models.{LOCAL}.seed"] = own["seed"]
     filled_in["config_paths"] = [f"resources_servers/{ENVIRONMENT}/configs/{ENVIRONMENT}.yaml", *models]
     code = run([*(override_token(key, value) for key, value in filled_in.items() if key not in given), *rest])
     if not {"json=true", "no_serve=true"} & {token.lstrip("+") for token in rest}:
@@ -90,16 +97,6 @@ def _train(own: Mapping[str, Any], rest: Sequence[str]) -> int:
     if "folder" in chosen:
         chosen["folder"] = Path(str(chosen["folder"]))
     return train(TrainingSettings(**chosen))
-
-
-def _choose_local_model_settings(seed: int | None) -> dict[str, Any]:
-    """Return settings that only the small model needs.
-
-    Its answers are a few words long, but sometimes it does not stop. One rollout at a time is fastest: the repeats of a
-    task then find their prompt in the model's cache, and reading prompts is nearly all of the work.
-    """
-    seeded = {} if seed is None else {f"policy_model.responses_api_models.{LOCAL}.seed": seed}
-    return {"responses_create_params.max_output_tokens": _LONGEST_ANSWER, "num_samples_in_parallel": 1, **seeded}
 
 
 def _show(output: Path) -> None:
@@ -126,7 +123,11 @@ def choose_transcripts(rollouts: Iterable[Row]) -> list[str]:
 def _name_outcome(task: Sequence[Row]) -> str:
     rewards = {rollout["reward"] for rollout in task}
     always, never, sometimes = _OUTCOMES
-    return always if rewards == {1.0} else never if rewards == {0.0} else sometimes
+    if rewards == {1.0}:
+        return always
+    if rewards == {0.0}:
+        return never
+    return sometimes
 
 
 def _write_transcript(task: Sequence[Row]) -> str:
@@ -146,8 +147,11 @@ def _write_transcript(task: Sequence[Row]) -> str:
 
 def _clean(text: Any) -> str:
     """Return the text on one line, without control characters, truncated if it is long."""
-    flat = "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in str(text).strip())
-    return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]} …"
+    flat = re.sub(r"\s", " ", str(text).strip())
+    flat = "".join(char if char.isprintable() else "�" for char in flat)
+    if len(flat) > _SHOWN_CHARACTERS:
+        return f"{flat[:_SHOWN_CHARACTERS]} …"
+    return flat
 
 
 # --- what next --------------------------------------------------------------------------------------------------------
@@ -157,7 +161,7 @@ def list_next_commands(output: Path) -> list[str]:
     """Return commands for a newcomer to try next, as they would be typed here."""
     gym = program_name()
     commands = [
-        ("look at every rollout", f"{gym} view {output}" if "view" in COMMANDS else ""),
+        ("look at every rollout", f"{gym} view {output}"),
         ("find the hard tasks", f"{gym} eval profile --rollouts {output} --pass-threshold 1"),
         (
             "use your own model",
@@ -165,4 +169,4 @@ def list_next_commands(output: Path) -> list[str]:
         ),
         ("write an environment", f"{gym} env init --resources-server my_environment"),
     ]
-    return ["next:", *(f"  {what:22} {command}" for what, command in commands if command)]
+    return ["next:", *(f"  {what:22} {command}" for what, command in commands)]

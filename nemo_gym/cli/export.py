@@ -2,9 +2,9 @@
 """`gym export` and `gym eval tokens`: export rollouts for trainers, and report token drift."""
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._results.result_rows import expand_globs
@@ -14,22 +14,17 @@ from nemo_gym._training.selection import KeepGroups, Selection
 from nemo_gym._training.tokenizer_files import load_decode
 from nemo_gym._util.garbage import pause_collections
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import parse_config, read_settings
+from nemo_gym.cli.settings import OneOrMany, parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 
 class _RolloutsConfig(BaseNeMoGymCLIConfig):
-    rollouts_jsonl_fpaths: list[str] = Field(min_length=1, description="Rollouts files: paths and wildcards.")
+    rollouts_jsonl_fpaths: OneOrMany = Field(min_length=1, description="Rollouts files: paths and wildcards.")
     tokenizer: Annotated[str | None, Flag()] = Field(
         default=None,
         description="A tokenizer.json or its folder, to tell re-tokenized histories from edited ones.",
     )
     json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
-
-    @field_validator("rollouts_jsonl_fpaths", mode="before")
-    @classmethod
-    def _accept_one_path(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
 
 class ExportConfig(_RolloutsConfig):
@@ -66,7 +61,9 @@ class TokensConfig(_RolloutsConfig):
 def export(overrides: list[str]) -> int:
     """Export rollouts; return 1 if there was nothing to export."""
     config = read_settings(ExportConfig, parse_config(overrides, ExportConfig, needs_model=False))
-    thresholds = {} if config.pass_threshold is None else {"pass_threshold": config.pass_threshold}
+    thresholds = {}
+    if config.pass_threshold is not None:
+        thresholds["pass_threshold"] = config.pass_threshold
     selection = Selection(
         config.min_reward, config.keep_groups, config.min_pass_rate, config.max_pass_rate, **thresholds
     )
@@ -131,8 +128,10 @@ def tokens(overrides: list[str]) -> int:
 
 def _make_row(one: ModelDrift) -> tuple[str, ...]:
     counts = (one.rollouts, one.clean, one.realigned, one.forked, one.without_tokens, one.invalid.total(), one.failed)
-    share = one.trainable_share
-    return (_name(one), *map(str, counts), "-" if share is None else f"{share:.1%} of {one.tokens}")
+    share = "-"
+    if one.trainable_share is not None:
+        share = f"{one.trainable_share:.1%} of {one.tokens}"
+    return (_name(one), *map(str, counts), share)
 
 
 def _explain(one: ModelDrift, *, has_decode: bool) -> list[str]:
@@ -159,4 +158,4 @@ def _explain(one: ModelDrift, *, has_decode: bool) -> list[str]:
 
 
 def _name(one: ModelDrift) -> str:
-    return one.model if one.template is None else f"{one.model} {one.template}"
+    return " ".join(filter(None, (one.model, one.template)))

@@ -159,7 +159,9 @@ def require_choice(what: str, value: str, choices: Sequence[str]) -> None:
 
 def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
     """Take the values of a flag from the tokens after it, unless `--flag=value` gave them."""
-    needs = f"flag {name!r} needs {'a value' if flag.count == 1 else f'{flag.count} values'}"
+    needs = f"flag {name!r} needs a value"
+    if flag.count > 1:
+        needs = f"flag {name!r} needs {flag.count} values"
     if flag.choices:
         needs += f", one of {', '.join(flag.choices)}"
     while len(values) < flag.count:
@@ -175,11 +177,13 @@ def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], 
 
 
 def _set_keys(flag: Flag, values: list[str]) -> list[str]:
-    if flag.kind == "number":
-        value = values[0] if flag.count == 1 else f"[{','.join(values)}]"
-        return [f"++{key}={value}" for key in flag.sets]
     if flag.kind == "entrypoint":
         values = [f"{flag.key}/{values[0]}"]
+    if flag.kind == "number":
+        value = ",".join(values)
+        if flag.count > 1:
+            value = f"[{value}]"
+        return [f"++{key}={value}" for key in flag.sets]
     return [_quote(key, values[0] if flag.count == 1 else values) for key in flag.sets]
 
 
@@ -230,8 +234,9 @@ def search_first(folders: Sequence[str]) -> None:
     for folder in folders:
         if not Path(folder).is_dir():
             raise UsageError(f"--search-dir {folder}: there is no such folder")
-    known = os.environ.get(NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME)
-    roots = [*map(os.path.abspath, folders), *([known] if known else [])]
+    roots = list(map(os.path.abspath, folders))
+    if known := os.environ.get(NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME):
+        roots.append(known)
     os.environ[NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME] = os.pathsep.join(roots)
     nemo_gym._make_servers_importable()
 

@@ -72,7 +72,7 @@ def _list_commands(commands: dict[str, Command]) -> list[str]:
 
 
 def _spell_flag(flag: Flag) -> str:
-    names = f"{flag.name}, {flag.short}" if flag.short else flag.name
+    names = ", ".join(filter(None, (flag.name, flag.short)))
     if flag.kind == "switch":
         return names
     return f"{names} {' '.join([_VALUES.get(flag.kind, 'VALUE')] * flag.count)}"
@@ -80,16 +80,24 @@ def _spell_flag(flag: Flag) -> str:
 
 def _describe_flag(flag: Flag) -> str:
     about = _add_choices(flag.help, flag.choices)
-    return f"{about} [{', '.join(flag.sets)}]" if flag.sets else about
+    if flag.sets:
+        about += f" [{', '.join(flag.sets)}]"
+    return about
 
 
 def _add_choices(text: str, choices: tuple[str, ...]) -> str:
-    return f"{text} One of {', '.join(choices)}." if choices else text
+    if choices:
+        text += f" One of {', '.join(choices)}."
+    return text
 
 
 def _spell_positional(positional: Positional) -> str:
-    spelled = f"{positional.name} ..." if positional.many else positional.name
-    return f"[{spelled}]" if positional.optional else spelled
+    spelled = positional.name
+    if positional.many:
+        spelled += " ..."
+    if positional.optional:
+        spelled = f"[{spelled}]"
+    return spelled
 
 
 def _align(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -118,9 +118,9 @@ def _split_name(name: str) -> tuple[System, str]:
 
 def _choose_name(system: System, environment_id: str) -> str:
     """Return the name for the files and servers; a path is shortened to its last part."""
-    *above, last = environment_id.split("/")
-    shown = last if len(above) > 1 and "://" not in environment_id else environment_id
-    return re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{shown}").strip("_")
+    if environment_id.count("/") > 1 and "://" not in environment_id:
+        environment_id = environment_id.rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{environment_id}").strip("_")
 
 
 def _parse_option(text: str) -> tuple[str, Any]:
@@ -135,7 +135,9 @@ def _parse_option(text: str) -> tuple[str, Any]:
 
 def _resolve_requirement(text: str) -> str:
     """Return an existing path as an absolute one, since servers run in other folders; leave anything else unchanged."""
-    return os.path.abspath(text) if (os.sep in text or text.startswith(".")) and Path(text).exists() else text
+    if (os.sep in text or text.startswith(".")) and Path(text).exists():
+        return os.path.abspath(text)
+    return text
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -203,24 +205,21 @@ def _make_blocks(
     plain: Any = OmegaConf.to_container(template, resolve=False)
     names: dict[str, str] = {}
     for instance, block in plain.items():
-        kind, impl, own = _unpack_block(block)
+        ((kind, impls),) = block.items()
+        ((impl, own),) = impls.items()
         is_adapter = f"{kind}/{impl}" == system.folder
         if not is_adapter and kind != _AGENTS:
             continue
-        names[instance] = name if is_adapter else f"{name}_{impl}"
+        names[instance] = f"{name}_{impl}"
         if is_adapter:
-            own.update({**additions.get("server", {}), **({"requirements": requirements} if requirements else {})})
+            names[instance] = name
+            own.update(additions.get("server", {}))
+            if requirements:
+                own["requirements"] = requirements
         if kind == _AGENTS:
             own.update(additions.get("agent", {}))
             own["datasets"] = [{"name": name, "type": "example", "jsonl_fpath": str(dataset), "num_repeats": 1}]
     return {names.get(instance, instance): _rename_references(block, names) for instance, block in plain.items()}
-
-
-def _unpack_block(block: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the type, implementation and settings of a server."""
-    ((kind, impls),) = block.items()
-    ((impl, own),) = impls.items()
-    return kind, impl, own
 
 
 def _rename_references(value: Any, names: dict[str, str]) -> Any:

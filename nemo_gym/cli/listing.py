@@ -76,8 +76,11 @@ def _show(noun: str, overrides: list[str]) -> int:
     if name := given.get("component_name"):
         return _show_one(noun, str(name), components, as_json=bool(given.get("json")))
     wanted = {key: str(given[key]) for key in _FILTERS if given.get(key) is not None}
-    kept = [component for component in components if all(_has(component, key, value) for key, value in wanted.items())]
-    _print(noun, kept, given, f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}" if wanted else "")
+    kept = [one for one in components if all(_has(one, key, value) for key, value in wanted.items())]
+    condition = ""
+    if wanted:
+        condition = f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}"
+    _print(noun, kept, given, condition)
     return 0
 
 
@@ -137,8 +140,10 @@ def _list_components(noun: str) -> list[Component]:
 
 
 def _has(component: Component, key: str, value: str) -> bool:
-    held = component.domain if key == "domain" else component.facts.get(key)
-    return value.lower() in [str(one).lower() for one in (held if isinstance(held, list) else [held])]
+    held = {**component.facts, "domain": component.domain}.get(key)
+    if not isinstance(held, list):
+        held = [held]
+    return value.lower() in [str(one).lower() for one in held]
 
 
 def _show_one(noun: str, name: str, components: Sequence[Component], *, as_json: bool) -> int:
@@ -158,20 +163,23 @@ def _show_one(noun: str, name: str, components: Sequence[Component], *, as_json:
 def _print(noun: str, components: Sequence[Component], given: Mapping[str, Any], condition: str) -> None:
     plural = noun.replace("-", " ") or "benchmarks, environments or resources servers"
     if given.get("json"):
-        render.json_data(
-            [{**({} if noun else {"type": component.type}), **_to_row(component)} for component in components]
-        )
+        rows = [{"type": component.type, **_to_row(component)} for component in components]
+        if noun:
+            for row in rows:
+                del row["type"]
+        render.json_data(rows)
     elif not components:
-        render.data(f"No {plural} {condition}." if condition else f"No {plural} found.")
+        render.data(f"No {plural} {condition or 'found'}.")
     else:
         columns = _COLUMNS[noun]
-        rows = [
-            ["" if (value := read(component)) is None else str(value) for _, read in columns]
-            for component in components
-        ]
-        what = plural.replace(" or ", " and ").capitalize()
-        title = f"{what}{f' that {condition}' if condition else ''} ({len(components)})"
-        render.table([[heading for heading, _ in columns], *rows], title=title)
+        table = [[heading for heading, _ in columns]]
+        for component in components:
+            values = [read(component) for _, read in columns]
+            table.append(["" if value is None else str(value) for value in values])
+        title = plural.replace(" or ", " and ").capitalize()
+        if condition:
+            title += f" that {condition}"
+        render.table(table, title=f"{title} ({len(components)})")
 
 
 def _to_row(component: Component) -> dict[str, Any]:
@@ -221,7 +229,9 @@ def make_usage_example(component: Component) -> str:
     model = "--model-type openai_model"
     if component.type in ("benchmark", "environment", "resources-server"):
         run = f"gym eval run --{component.type} {name} {model} --output results/{name}.jsonl"
-        return f"gym eval prepare --benchmark {name}\n{run}" if component.type == "benchmark" else run
+        if component.type == "benchmark":
+            return f"gym eval prepare --benchmark {name}\n{run}"
+        return run
     if component.type == "model":
         flags = " --model <name>" if "--model" in component.details["Needs"] else ""
         return f"gym env start --resources-server example_single_tool_call --model-type {name}{flags}"

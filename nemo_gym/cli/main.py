@@ -102,7 +102,9 @@ def program_name() -> str:
     if here.name not in ("gym", "ng") or (found is not None and Path(found).resolve() == here.resolve()):
         return "gym"
     absolute = here.absolute()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(here)
+    if absolute.is_relative_to(Path.cwd()):
+        return str(absolute.relative_to(Path.cwd()))
+    return str(here)
 
 
 def _report_failure(error: GymError | OSError, code: int, verbose: bool) -> int:
@@ -110,9 +112,10 @@ def _report_failure(error: GymError | OSError, code: int, verbose: bool) -> int:
         import traceback
 
         render.note("".join(traceback.format_exception(error)).rstrip())
-    render.error(
-        _explain_os_error(error) if isinstance(error, OSError) and not isinstance(error, GymError) else str(error)
-    )
+    if isinstance(error, OSError) and not isinstance(error, GymError):
+        render.error(_explain_os_error(error))
+    else:
+        render.error(str(error))
     return code
 
 
@@ -124,8 +127,10 @@ def _explain_os_error(error: OSError) -> str:
         FileExistsError: "there is a file where a folder is needed",
         IsADirectoryError: "there is a folder where a file is needed",
     }
-    hint = hints.get(type(error))
-    return f"{str(error.filename)!r}: {error.strerror}" + (f"\nhint: {hint}" if hint else "")
+    text = f"{str(error.filename)!r}: {error.strerror}"
+    if hint := hints.get(type(error)):
+        text += f"\nhint: {hint}"
+    return text
 
 
 def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
@@ -134,7 +139,7 @@ def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
     arguments = arguments[len(leading) :]
     if len(arguments) > 1:  # commands accept them too, and pass them to their servers
         arguments += leading
-    first = arguments[0] if arguments else ""
+    first = "".join(arguments[:1])
     if first == "--version" or (first == "--json" and "--version" in arguments):
         return "--version", VERSION, [token for token in arguments if token != "--version"]
     if first in ("--complete", "--show-completion", "--install-completion"):
@@ -156,8 +161,9 @@ def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
 def _find_in_group(group: str, arguments: list[str]) -> tuple[str, Command, list[str]] | int:
     commands = GROUPS.get(group)
     if commands is None:
-        elsewhere = [f"{other} {group}" for other, known in GROUPS.items() if group in known]
-        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else suggest(group, [*GROUPS, *COMMANDS])
+        guess = suggest(group, [*GROUPS, *COMMANDS])
+        if elsewhere := [f"{other} {group}" for other, known in GROUPS.items() if group in known]:
+            guess = f" Did you mean 'gym {elsewhere[0]}'?"
         raise UsageError(f"there is no command {group!r}.{guess}\nhint: gym --help")
     if not arguments or arguments[0] in _HELP_FLAGS or _is_set_to_help(arguments[0]):
         render.data(help_pages.group(group))

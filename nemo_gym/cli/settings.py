@@ -12,7 +12,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from nemo_gym import component_search_roots
 from nemo_gym._authoring.foreign_systems import SYSTEMS
@@ -42,6 +42,8 @@ from nemo_gym.global_config import (
 )
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
+OneOrMany = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+"""A list that may be given as its only member."""
 
 
 def split_off(overrides: Sequence[str], *keys: str) -> tuple[dict[str, Any], list[str]]:

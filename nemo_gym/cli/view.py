@@ -7,9 +7,9 @@ Only this command imports Gradio, the extra `viewer`. It opens a browser only if
 import secrets
 import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._util.reachable_addresses import is_loopback
@@ -18,7 +18,7 @@ from nemo_gym._viewer.html.report_export import export_report
 from nemo_gym._viewer.page.open_files import OpenFiles, open_files
 from nemo_gym._viewer.page.serve import find_url, import_page, listen, require_gradio, serve
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import parse_config, read_settings
+from nemo_gym.cli.settings import OneOrMany, parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 _OPEN_TO_ALL = (
@@ -30,7 +30,7 @@ _OPEN_TO_ALL = (
 class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
     """Look at rollouts, failures and datasets in a browser."""
 
-    jsonl_fpath: list[str] = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
+    jsonl_fpath: OneOrMany = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
     server_host: Annotated[str, Flag("--host")] = Field(
         default="127.0.0.1", description="Host to serve on; by default 127.0.0.1, and 0.0.0.0 for every address."
     )
@@ -51,11 +51,6 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
         default_factory=list, description="Additional host names that the viewer accepts; `*` for all."
     )
     allow_other_users: bool = Field(default=False, description="Show the page to other users of this machine too.")
-
-    @field_validator("jsonl_fpath", mode="before")
-    @classmethod
-    def _accept_one_path(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
 
 def view(overrides: list[str]) -> int:

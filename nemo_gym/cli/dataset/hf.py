@@ -67,7 +67,10 @@ def download(overrides: list[str]) -> int:
         render.json_data({"schema": 1, "files": [{"path": path, "rows": rows} for path, rows in written.items()]})
         return 0
     for path, rows in written.items():
-        render.data(f"{path}" if rows is None else f"{path}: {rows} {'row' if rows == 1 else 'rows'}")
+        if rows is None:
+            render.data(str(path))
+        else:
+            render.data(f"{path}: {rows} {'row' if rows == 1 else 'rows'}")
     return 0
 
 
@@ -112,9 +115,10 @@ def _show(done: Uploaded, wanted: Upload) -> None:
 
 def _show_plan(wanted: Upload, there: Destination, deleted: str | None, *, as_json: bool) -> None:
     found = "which is new"
-    if there.file is not None:
-        other = f"replacing one of {there.file.size:,} bytes"
-        found = "which is already there" if there.is_same else other
+    if there.is_same:
+        found = "which is already there"
+    elif there.file is not None:
+        found = f"replacing one of {there.file.size:,} bytes"
     plan = {
         "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be created, private'}",
         "file": f"{wanted.path} as {wanted.path_in_repo}, {found}",

@@ -91,7 +91,7 @@ def check_env(overrides: list[str]) -> int:
             _show(one)
         if len(checked) > 1:
             render.data(f"{sum(one.is_fine for one in checked)} of {len(checked)} servers keep the contract")
-    return 0 if all(one.is_fine for one in checked) else 1
+    return int(not all(one.is_fine for one in checked))
 
 
 def _list_configs() -> list[str]:
@@ -104,7 +104,9 @@ def _list_configs() -> list[str]:
 
 def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
     """Check every resources server of one config."""
-    config = parse_config(put_config_first(overrides, path) if path else overrides, needs_model=False)
+    if path:
+        overrides = put_config_first(overrides, path)
+    config = parse_config(overrides, needs_model=False)
     shipped = find_resources_servers(config)
     if not shipped:
         raise UsageError(f"{', '.join(config.config_paths)}: there is no resources server to check")

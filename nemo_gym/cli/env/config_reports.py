@@ -85,7 +85,7 @@ def validate(overrides: list[str]) -> int:
         from nemo_gym._authoring.environment_manifest import read_manifest  # few have a manifest
 
         problems.extend(read_manifest(Path(settings.manifest))[1])
-    code = 1 if problems else 0
+    code = int(bool(problems))
     if any(issubclass(kind, CommandLineError) for kind, _ in problems.pairs()):
         code = 2
     if settings.as_json:
@@ -98,8 +98,10 @@ def validate(overrides: list[str]) -> int:
         render.data("✓ Config is valid.")
         return 0
     texts = [text for _, text in problems.pairs()]
-    numbered = [f"[{number}] {text}" for number, text in enumerate(texts, 1)]
-    render.error(texts[0] if len(texts) == 1 else "\n\n".join([f"the config has {len(texts)} problems:", *numbered]))
+    if len(texts) > 1:
+        numbered = [f"[{number}] {text}" for number, text in enumerate(texts, 1)]
+        texts = [f"the config has {len(texts)} problems:", *numbered]
+    render.error("\n\n".join(texts))
     return code
 
 
@@ -253,7 +255,9 @@ def _explain_leaf(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, An
 
 def _find_references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
     """Return the keys that a value refers to, and which source sets them."""
-    keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written) if isinstance(written, str) else []
+    if not isinstance(written, str):
+        return []
+    keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written)
     return [{"key": key, "source": resolved.provenance.of(key)} for key in keys]
 
 
@@ -265,8 +269,12 @@ def _describe_source(one: Given, path: KeyPath) -> dict[str, Any]:
     for key in one.path:
         masked = masked[key]
     # What one source gives may repeat a secret that another one names.
-    shown = {"place": one.place, "value": KNOWN_SECRETS.mask(masked) if isinstance(masked, str) else masked}
-    return shown if one.path == path else {**shown, "inherited_from": join_path(one.path)}
+    if isinstance(masked, str):
+        masked = KNOWN_SECRETS.mask(masked)
+    described = {"place": one.place, "value": masked}
+    if one.path != path:
+        described["inherited_from"] = join_path(one.path)
+    return described
 
 
 def _format_lines(explained: dict[str, Any]) -> list[str]:
@@ -274,7 +282,11 @@ def _format_lines(explained: dict[str, Any]) -> list[str]:
     lines = [f"{explained['key']} = {explained['value']!r}"]
     for position, source in enumerate(explained["sources"]):
         verb = "set by" if position == 0 else "overrides"
-        inherited = f", inherited from {source['inherited_from']}" if "inherited_from" in source else ""
-        lines.append(f"  {verb:9} {source['place']}: {source['value']!r}{inherited}")
+        line = f"  {verb:9} {source['place']}: {source['value']!r}"
+        if "inherited_from" in source:
+            line += f", inherited from {source['inherited_from']}"
+        lines.append(line)
     lines += [f"  {'reads':9} {one['key']}, set by {one['source']}" for one in explained["refers_to"]]
-    return lines if explained["sources"] else [*lines, "  set by    its default"]
+    if not explained["sources"]:
+        lines.append("  set by    its default")
+    return lines

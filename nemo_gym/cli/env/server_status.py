@@ -65,7 +65,7 @@ def show_status(overrides: list[str]) -> int:
         render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers])
     else:
         command.display_status(servers)
-    return 0 if all(server.status == "success" for server in servers) else 1
+    return int(not all(server.status == "success" for server in servers))
 
 
 def _ask_head_server(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:

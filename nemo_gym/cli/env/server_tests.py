@@ -150,7 +150,7 @@ async def _test_one(config: DictConfig, settings: TestConfig, server: ServerFold
     if tested.result.code < 0:
         render.error(f"the tests of {server.entrypoint} were killed by signal {-tested.result.code}")
         return 1
-    return tested.result.code or (1 if tested.data else 0)
+    return tested.result.code or int(bool(tested.data))
 
 
 # --- all --------------------------------------------------------------------------------------------------------------
@@ -175,8 +175,9 @@ async def _test_all(config: DictConfig, settings: TestConfig) -> int:
             _show_one(tested[-1])
     total_s = asyncio.get_running_loop().time() - started
     mismatch = settings.fail_on_total_and_test_mismatch and len(testable) != len(folders)
-    _show_all(settings, tested, total_s, [] if not mismatch else [one for one in folders if one not in testable])
-    return 0 if all(one.is_fine for one in tested) and not mismatch else 1
+    untested = [one for one in folders if mismatch and one not in testable]
+    _show_all(settings, tested, total_s, untested)
+    return int(mismatch or not all(one.is_fine for one in tested))
 
 
 def _show_one(tested: Tested) -> None:
@@ -209,7 +210,7 @@ def _show_all(settings: TestConfig, tested: Sequence[Tested], total_s: float, un
             "✓" if one.result.verdict == "passed" else "✗",
             one.server.entrypoint,
             one.result.summary.rpartition(" in ")[0] or one.result.verdict,
-            "✗" if one.data else "✓" if one.server.has_data else "–",
+            _mark_data(one),
             f"{one.result.seconds:.1f}",
         )
         for one in tested
@@ -228,6 +229,14 @@ def _show_all(settings: TestConfig, tested: Sequence[Tested], total_s: float, un
     if untested:
         listed = ", ".join(server.entrypoint for server in untested)
         render.error(f"{len(untested)} servers have no README.md and were not tested: {listed}")
+
+
+def _mark_data(tested: Tested) -> str:
+    if tested.data:
+        return "✗"
+    if tested.server.has_data:
+        return "✓"
+    return "–"
 
 
 def _show_data_problems(tested: Sequence[Tested]) -> None:

@@ -77,11 +77,16 @@ def count_driven(paths: RunPaths, driver: str) -> Counts:
     scored = KeySet()
     failed = KeySet()
     for result in read_results(paths.output):
-        (failed if read_reward(result.row) is None else scored).add(result.key)
-    for result in read_results(paths.failures) if paths.failures.is_file() else ():
-        if result.key not in scored:
+        if read_reward(result.row) is None:
             failed.add(result.key)
+        else:
+            scored.add(result.key)
+    if paths.failures.is_file():
+        for result in read_results(paths.failures):
+            if result.key not in scored:
+                failed.add(result.key)
     ended = len(scored) + len(failed)
-    planned = sum(1 for _ in read_results(paths.materialized)) if paths.materialized.is_file() else ended
-    requested = max(planned, ended)
+    requested = ended
+    if paths.materialized.is_file():
+        requested = max(ended, sum(1 for _ in read_results(paths.materialized)))
     return Counts(requested=requested, scored=len(scored), failed=len(failed), not_played=requested - ended)

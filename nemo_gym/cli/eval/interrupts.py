@@ -91,11 +91,10 @@ class RunInterrupts:
         if number != signal.SIGINT and state == "stopping":
             state = self._control.request_stop()
         self._is_ending = state == "cancelling"
-        self._say(
-            "\ncanceling running rollouts; the results so far are kept"
-            if self._is_ending
-            else "\nstopping: running rollouts may finish; Ctrl-C again cancels them"
-        )
+        if self._is_ending:
+            self._say("\ncanceling running rollouts; the results so far are kept")
+        else:
+            self._say("\nstopping: running rollouts may finish; Ctrl-C again cancels them")
 
     def _give_up(self, blockage: "Blockage") -> None:
         self._say(

@@ -91,7 +91,9 @@ class EvalRunConfig(RolloutCollectionConfig):
         """Return how many workers to run; None for as many as a Ray cluster has room for."""
         if self.num_rollout_workers != "auto":
             return self.num_rollout_workers
-        return None if self.rollout_workers_on == "ray" else count_usable_cores()
+        if self.rollout_workers_on == "ray":
+            return None
+        return count_usable_cores()
 
     def count_allowed_failures(self, requested: int) -> int:
         """Return how many of `requested` rollouts may fail."""
@@ -104,7 +106,9 @@ class EvalRunConfig(RolloutCollectionConfig):
         if self.wait_for_model is not None:
             return self.wait_for_model
         ready_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
-        return 0.0 if ready_s == MODEL_READINESS_TIMEOUT_S else ready_s  # the default was not asked for
+        if ready_s == MODEL_READINESS_TIMEOUT_S:  # the default, which nobody asked for
+            return 0.0
+        return ready_s
 
 
 def read_settings(config: DictConfig) -> EvalRunConfig:
@@ -118,7 +122,7 @@ def drop_prepared_data_on_error(settings: EvalRunConfig) -> Iterator[None]:
     """Remove the data that the block has prepared, and the folders made for it, if the run is refused there."""
     folder = Path(settings.output_jsonl_fpath).with_suffix("")
     prepared = folder / _PREPARED
-    before = {*prepared.glob("*")} if prepared.is_dir() else set()
+    before = {*prepared.glob("*")}
     try:
         yield
     except BaseException:
@@ -144,8 +148,9 @@ def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
     output = Path(settings.output_jsonl_fpath)
     # A later run must not take some rows for the whole split.
-    parts = [split, settings.agent_name, f"first_{settings.limit}" if settings.limit is not None else None]
-    name = "_".join(part for part in parts if part is not None)
+    name = "_".join(filter(None, (split, settings.agent_name)))
+    if settings.limit is not None:
+        name += f"_first_{settings.limit}"
     prepared = output.with_suffix("") / _PREPARED / f"{name}.jsonl"
     if settings.reuse_existing_data_preparation and prepared.is_file():
         notice(f"running the rows that an earlier run prepared: {prepared}")
