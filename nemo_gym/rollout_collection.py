@@ -37,14 +37,14 @@ from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeat
 from nemo_gym._rollouts.input_lines import read_input
 from nemo_gym._rollouts.journal import build_failed_row
 from nemo_gym._rollouts.outcomes import Failed, Row, Scored, key_of, pick_carried_fields
-from nemo_gym._rollouts.play import Player, Witness
+from nemo_gym._rollouts.play import Observer, PlaySettings
 from nemo_gym._rollouts.resume import find_remaining
 from nemo_gym._rollouts.rollout_calls import (
+    attach_trajectory_record as _attach_trajectory_record,  # noqa: F401  others import it from here
     collect_from_agents,
     find_observer,
+    make_player,
     metrics_from_servers,
-    open_handover,
-    post_with,
 )
 from nemo_gym._rollouts.run_manifest import Shard
 from nemo_gym._rollouts.run_paths import RunPaths, lock_run
@@ -286,14 +286,9 @@ class RolloutCollectionHelper(_MetricsWriter):
         for row in examples:
             _require_agent(row)
         client = self.setup_server_client(head_server_config)
-        witness = find_observer(client)
+        observer = find_observer(client)
         limit = semaphore or nullcontext()
-        player = Player(
-            post_with(client),
-            witness=witness,
-            attach_trajectory=_attach_trajectory_record,
-            hand_over=open_handover(client),
-        )
+        player = make_player(client, PlaySettings(), observer=observer)
 
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
@@ -307,7 +302,7 @@ class RolloutCollectionHelper(_MetricsWriter):
                     raise
             if gate is not None and not isinstance(outcome, Scored):
                 gate.give_back()
-            if witness is not None and (reason := await witness.note_recorded(outcome)):
+            if observer is not None and (reason := await observer.note_recorded(outcome)):
                 from nemo_gym.token_id_capture import TooManyMaskedSamples
 
                 raise TooManyMaskedSamples(reason)
@@ -326,7 +321,7 @@ class RolloutCollectionHelper(_MetricsWriter):
             raise _make_error(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
         plays = [play(row) for row in examples]
-        return AsFinished(plays if witness is None else _close_after(plays, witness))
+        return AsFinished(plays if observer is None else _close_after(plays, observer))
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Collect rollouts from running servers into the files of `config`.
@@ -426,8 +421,8 @@ class RolloutAggregationHelper(_MetricsWriter):
         return results
 
 
-def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[Coroutine[Any, Any, Played]]:
-    """Return `plays`, wrapped so that the last one to end closes `witness`."""
+def _close_after(plays: Sequence[Awaitable[Played]], observer: Observer) -> list[Coroutine[Any, Any, Played]]:
+    """Return `plays`, wrapped so that the last one to end closes `observer`."""
     left = len(plays)
 
     async def close_if_last(play: Awaitable[Played]) -> Played:
@@ -437,16 +432,9 @@ def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[C
         finally:
             left -= 1
             if left == 0:
-                await witness.aclose()
+                await observer.aclose()
 
     return [close_if_last(play) for play in plays]
-
-
-def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Put `ng_trajectory` into the result of `row` if anything was observed; return the result."""
-    from nemo_gym._rollouts.rollout_trajectory import attach_trajectory
-
-    return attach_trajectory(row, result)
 
 
 def _load_prompt(path: str) -> Callable[[Row], Row]:

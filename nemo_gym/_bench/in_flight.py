@@ -31,7 +31,8 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.outcomes import Outcome
-from nemo_gym._rollouts.rollout_calls import play_with_agents, post_with
+from nemo_gym._rollouts.play import PlaySettings
+from nemo_gym._rollouts.rollout_calls import make_player
 from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._servers.http_session import (
@@ -129,7 +130,7 @@ async def _collect(base_url: str, in_flight: int, latency_s: float, rollouts: in
         with tempfile.TemporaryDirectory(prefix="perf-in-flight-") as folder, _journal(Path(folder), rollouts) as log:
             counts = await collect(
                 _tasks(rollouts),
-                play_with_agents(client, post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
+                make_player(client, PlaySettings(rollout_timeout_seconds=_DEADLINE_S), timeout=_DEADLINE_S).play,
                 log,
                 limit,
                 RunControl(),

@@ -25,7 +25,8 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.outcomes import Outcome, Row
-from nemo_gym._rollouts.rollout_calls import play_with_agents, post_with
+from nemo_gym._rollouts.play import PlaySettings
+from nemo_gym._rollouts.rollout_calls import make_player
 from nemo_gym._rollouts.run_manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.run_paths import RunPaths
 from nemo_gym._servers.http_session import close_global_aiohttp_client
@@ -127,7 +128,7 @@ async def _collect_all(client: ServerClient, case: _Case) -> list[float]:
         with _journal(Path(folder)) as journal:
             counts = await collect(
                 _rows(case),
-                play_with_agents(client, post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
+                make_player(client, PlaySettings(rollout_timeout_seconds=_DEADLINE_S), timeout=_DEADLINE_S).play,
                 journal,
                 FixedLimit(case.concurrency),
                 RunControl(),

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
-from nemo_gym._rollouts.dispatch import Play, dispatch
+from nemo_gym._rollouts.dispatch import dispatch
 from nemo_gym._rollouts.expand import ExpandSettings, Plan, materialize
 from nemo_gym._rollouts.input_lines import read_input
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import Limiter
-from nemo_gym._rollouts.outcomes import OnRetry, Outcome, Row
-from nemo_gym._rollouts.play import Witness
+from nemo_gym._rollouts.outcomes import Outcome, Play, Row
+from nemo_gym._rollouts.play import Observer
 from nemo_gym._rollouts.resume import ResumeError, can_resume, find_remaining, read_by_repeat
 from nemo_gym._rollouts.run_manifest import (
     Counts,
@@ -194,18 +194,17 @@ class CollectSettings:
 
 async def collect(
     rows: Iterator[Row],
-    play_with: Callable[[OnRetry], Play],
+    play: Play,
     journal: Journal,
     limiter: Limiter,
     control: RunControl,
     settings: CollectSettings,
     on_outcome: Callable[[Outcome], None],
-    witness: Witness | None = None,
+    observer: Observer | None = None,
 ) -> Counts:
     """Run `rows` and record their outcomes; return what became of all planned rollouts.
 
-    `play_with` takes a callback for failed attempts and returns a function that runs a row. `witness` is told what was
-    recorded.
+    `observer` is told what was recorded.
     """
     endpoint = EndpointGuard(journal.counts.not_played, check_reachable=settings.check_endpoint)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
@@ -215,13 +214,15 @@ async def collect(
         if settings.give_up_on_endpoint and (reason := endpoint.note_failure(failure)):
             control.abort(reason)
 
-    outcomes = dispatch(rows, play_with(note_retry), limiter, control, hold_failures_s=settings.hold_failures_s)
-    async with aclosing(witness) if witness is not None else nullcontext(), aclosing(outcomes):
+    outcomes = dispatch(
+        rows, lambda row: play(row, note_retry), limiter, control, hold_failures_s=settings.hold_failures_s
+    )
+    async with aclosing(observer) if observer is not None else nullcontext(), aclosing(outcomes):
         async for outcome in outcomes:
             journal.record(outcome)
             journal.most_in_flight = limiter.most_in_flight
             on_outcome(outcome)
-            if witness is not None and (reason := await witness.note_recorded(outcome)):
+            if observer is not None and (reason := await observer.note_recorded(outcome)):
                 control.abort(reason)
             if settings.give_up_on_endpoint and (reason := endpoint.note(outcome)):
                 control.abort(reason)

@@ -18,8 +18,6 @@ from nemo_gym._rollouts.outcomes import Failed, Outcome, Row
 from nemo_gym._rollouts.play import name_boundary
 from nemo_gym._transport.failures import Failure, build_failure
 
-Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
-
 # After this many steps, everything else on the event loop gets a turn.
 _STARTS_IN_A_ROW = 256
 # Start more in a row as long as a turn of everything else, which includes their first steps, takes no longer than this.
@@ -33,7 +31,7 @@ _CANCEL_GRACE_S = 5.0
 
 async def dispatch(
     rows: Iterator[Row],
-    play: Play,
+    play: Callable[[Row], Coroutine[Any, Any, Outcome]],
     limiter: Limiter,
     control: RunControl,
     *,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The types of the rollout engine: a row to run, and the two ways it can end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,3 +61,5 @@ Outcome = Scored | Failed
 
 OnRetry = Callable[["Failure"], None]
 """Called with the failure of an attempt that is not the last one of its rollout."""
+Play = Callable[[Row, OnRetry], Coroutine[Any, Any, Outcome]]
+"""Runs a row, in this process or by a worker."""

@@ -13,13 +13,15 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import aiohttp
 import orjson
+from pydantic import BaseModel, Field, PositiveFloat
 
+from nemo_gym._config.command_flags import Flag
 from nemo_gym._rollouts.incidents import copy_incidents
-from nemo_gym._rollouts.outcomes import Failed, Outcome, Row, Scored, pick_carried_fields
+from nemo_gym._rollouts.outcomes import Failed, OnRetry, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._rollouts.own_cancellation import await_without_own_cancellation
 from nemo_gym._transport.call_errors import ServerResponseError, quote_body
 from nemo_gym._transport.deadline import Deadline
@@ -85,7 +87,7 @@ HandOver = Callable[[Row, Row], Awaitable[None]]
 """Gets the tokens in a row's result, if any, ready for a trainer."""
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Adds to an outcome what was observed about the rollout besides its result."""
 
     async def begin(self, row: Row) -> None:
@@ -99,6 +101,18 @@ class Witness(Protocol):
 
     async def aclose(self) -> None:
         """Close what was opened for the collection."""
+
+
+class PlaySettings(BaseModel, frozen=True):
+    """How the rollouts of a run are played, in this process and by its workers."""
+
+    rollout_timeout_seconds: Annotated[PositiveFloat | None, Flag("--timeout")] = Field(
+        default=None, description="Deadline per rollout, in seconds."
+    )
+    fail_on_tool_error: Annotated[bool, Flag()] = Field(
+        default=False, description="Count a rollout in which a tool crashed as failed, whatever its reward."
+    )
+    quiet: Annotated[bool, Flag()] = Field(default=False, description="Show no progress.")
 
 
 class _Ending(NamedTuple):
@@ -119,36 +133,32 @@ class Player:
         *,
         timeout_s: float | None = None,
         retries: RetryRules | None = None,
-        on_retry: Callable[[Failure], None] | None = None,
         fail_on_tool_error: bool = False,
-        witness: Witness | None = None,
+        observer: Observer | None = None,
         attach_trajectory: AttachTrajectory | None = None,
         hand_over: HandOver | None = None,
         explain_lateness: Callable[[float], str | None] | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`on_retry` is told why a rollout is retried.
-
-        With `fail_on_tool_error`, a rollout in which a tool crashed is a failure, whatever its reward. Without a
-        `witness`, `attach_trajectory` gets the results that hold the agents' own observations. `hand_over` gets every
+        """With `fail_on_tool_error`, a rollout in which a tool crashed is a failure, whatever its reward. Without an
+        `observer`, `attach_trajectory` gets the results that hold the agents' own observations. `hand_over` gets every
         result at the end. `explain_lateness` says what, if anything, has delayed everything in the given number of
         seconds.
         """
         self._post = post
         self._timeout_s = timeout_s
         self._retries = retries or RetryRules()
-        self._on_retry = on_retry
         self._fail_on_tool_error = fail_on_tool_error
-        self._witness = witness
+        self._observer = observer
         self._attach_trajectory = attach_trajectory
         self._hand_over = hand_over
         self._explain_lateness = explain_lateness
         self._sleep = sleep
         self._rng = rng or random.Random()
 
-    async def play(self, row: Row) -> Outcome:
-        """Run `row` until it is scored, cannot be, or the deadline passes."""
+    async def play(self, row: Row, on_retry: OnRetry | None = None) -> Outcome:
+        """Run `row` until it is scored, cannot be, or the deadline passes; `on_retry` is told why it is retried."""
         started = time.monotonic()
         attempts = 0
         ending = _Ending(None)
@@ -162,8 +172,8 @@ class Player:
                 if pause_s is None:
                     break
                 assert ending.failure is not None
-                if self._on_retry is not None:
-                    self._on_retry(ending.failure)
+                if on_retry is not None:
+                    on_retry(ending.failure)
                 with RETRIES.count(ending.failure.cause or ending.failure.kind):
                     await self._sleep(pause_s)
         except asyncio.CancelledError:
@@ -174,8 +184,8 @@ class Player:
             if deadline is not None:
                 deadline.end()
         outcome = _build_outcome(row, ending, attempts, time.monotonic() - started)
-        if self._witness is not None:
-            outcome = await self._witness.complete(outcome)
+        if self._observer is not None:
+            outcome = await self._observer.complete(outcome)
         elif self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
             self._attach_trajectory(row, outcome.result)
         if self._hand_over is not None and outcome.result:
@@ -185,8 +195,8 @@ class Player:
     async def _attempt(self, row: Row) -> _Ending:
         boundary = name_boundary(row)
         try:
-            if self._witness is not None:
-                await self._witness.begin(row)
+            if self._observer is not None:
+                await self._observer.begin(row)
             reply = await await_without_own_cancellation(self._post(row[AGENT_REF_KEY_NAME]["name"], row))
             body = await reply.read()
         except BaseException as raised:

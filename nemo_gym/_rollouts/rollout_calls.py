@@ -9,10 +9,9 @@ from aiohttp import ClientError
 
 from nemo_gym._rollouts.collect import CollectSettings, Run, collect
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
-from nemo_gym._rollouts.outcomes import OnRetry, Row
-from nemo_gym._rollouts.play import HandOver, Player, Post, Witness
+from nemo_gym._rollouts.outcomes import Row
+from nemo_gym._rollouts.play import HandOver, Observer, Player, PlaySettings, Post
 from nemo_gym._transport.stand_ins import find_config
 from nemo_gym.errors import GymError, ServerCallError
 from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
@@ -31,20 +30,27 @@ def post_with(client: ServerClient, **call: Any) -> Post:
     return lambda agent, row: client.post(agent, "/run", json=row, **call)
 
 
-def play_with_agents(client: ServerClient, post: Post, **player: Any) -> Callable[[OnRetry], Play]:
-    """Return a function that takes the retry callback and returns one that runs rows; `player`: arguments of a Player.
+def make_player(
+    client: ServerClient,
+    settings: PlaySettings,
+    *,
+    observer: Observer | None = None,
+    explain_lateness: Callable[[float], str | None] | None = None,
+    **call: Any,
+) -> Player:
+    """Return a player that asks agents through `client`; `call` has more arguments of every call.
 
     What agents have observed becomes a trajectory, and tokens are handed over.
     """
-    hand_over = open_handover(client)
-
-    def play_with(on_retry: OnRetry) -> Play:
-        player_of_rows = Player(
-            post, on_retry=on_retry, attach_trajectory=_attach_trajectory, hand_over=hand_over, **player
-        )
-        return player_of_rows.play
-
-    return play_with
+    return Player(
+        post_with(client, **call),
+        timeout_s=settings.rollout_timeout_seconds,
+        fail_on_tool_error=settings.fail_on_tool_error,
+        observer=observer,
+        attach_trajectory=attach_trajectory_record,
+        hand_over=open_handover(client),
+        explain_lateness=explain_lateness,
+    )
 
 
 async def collect_from_agents(
@@ -55,7 +61,7 @@ async def collect_from_agents(
     gate_timeout_s: float,
 ) -> None:
     """Run the rows of `run` with agents that are running, and record them; raise GymError if the run gives up."""
-    witness = find_observer(client)
+    observer = find_observer(client)
     control = RunControl()
     limit: Limiter = AdaptiveLimit()
     if concurrency:
@@ -64,13 +70,13 @@ async def collect_from_agents(
         with run.open_journal() as journal:
             await collect(
                 run.rows,
-                play_with_agents(client, post_with(client), witness=witness),
+                make_player(client, PlaySettings(), observer=observer).play,
                 journal,
                 limiter,
                 control,
                 CollectSettings(),
                 lambda outcome: None,
-                witness,
+                observer,
             )
     if control.abort_reason is not None:
         raise GymError(control.abort_reason)
@@ -83,13 +89,14 @@ def open_handover(client: ServerClient) -> HandOver:
     return hand_over_with(client, find_config(client) or {})
 
 
-def _attach_trajectory(row: Row, result: Row) -> Any:
+def attach_trajectory_record(row: Mapping[str, Any], result: Row) -> Row:
+    """Put `ng_trajectory` into the result of `row` if anything was observed; return the result."""
     from nemo_gym._rollouts.rollout_trajectory import attach_trajectory  # only rollouts with observations need it
 
     return attach_trajectory(row, result)
 
 
-def find_observer(client: ServerClient) -> Witness | None:
+def find_observer(client: ServerClient) -> Observer | None:
     """Return the observer that puts observations of a rollout into its row; None if the config asks for none."""
     config = find_config(client)
     if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):

@@ -43,7 +43,9 @@ class AsyncSandbox:
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """`provider` is `{name: settings}` or a provider object; `stop` closes it in either case."""
-        self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, Mapping) else provider
+        if isinstance(provider, Mapping):
+            provider = create_provider(provider)
+        self.provider: SandboxProvider = provider
         self.spec = spec
         self._handle: SandboxHandle | None = None
         self._stopped = False
@@ -71,19 +73,20 @@ class AsyncSandbox:
             raise SandboxError(f"sandbox {self._handle.sandbox_id!r} is already running")
         if self._stopped:
             raise SandboxError("the sandbox was stopped and cannot be started again\nhint: create a new one")
-        wanted = spec if spec is not None else self.spec
-        if wanted is None:
+        if spec is None:
+            spec = self.spec
+        if spec is None:
             raise SandboxConfigError(
                 "there is no spec to start a sandbox from\nhint: `await sandbox.start(SandboxSpec(image=...))`"
             )
-        handle = await self.provider.create(wanted)
+        handle = await self.provider.create(spec)
         try:
-            await self._upload_files(handle, wanted)
+            await self._upload_files(handle, spec)
         except BaseException:
             # Also on cancellation: nobody would own this sandbox.
             await self.provider.close(handle)
             raise
-        self.spec = wanted
+        self.spec = spec
         self._handle = handle
         return self
 
@@ -92,10 +95,11 @@ class AsyncSandbox:
             return
         with tempfile.TemporaryDirectory(prefix="nemo-gym-files-") as folder:
             for number, (target, content) in enumerate(spec.files.items()):
-                source = content if isinstance(content, Path) else Path(folder, str(number))
                 if not isinstance(content, Path):
+                    source = Path(folder, str(number))
                     await asyncio.to_thread(_write_file, source, content)
-                await self.provider.upload_file(handle, source, target)
+                    content = source
+                await self.provider.upload_file(handle, content, target)
 
     async def exec(
         self,
@@ -110,8 +114,9 @@ class AsyncSandbox:
 
         After `timeout_s` it is killed and its `error_type` is "timeout"; "sandbox" means it could not run at all.
         """
-        folder = cwd if cwd is not None or self.spec is None else self.spec.workdir
-        return await self.provider.exec(self.handle, command, cwd=folder, env=env, timeout_s=timeout_s, user=user)
+        if cwd is None and self.spec is not None:
+            cwd = self.spec.workdir
+        return await self.provider.exec(self.handle, command, cwd=cwd, env=env, timeout_s=timeout_s, user=user)
 
     async def upload(self, source_path: str | Path, target_path: str) -> None:
         """Copy a local file or folder into the sandbox."""
@@ -189,7 +194,9 @@ async def _await_if_needed(value: Any) -> Any:
 
 
 def _write_file(path: Path, content: str | bytes) -> None:
-    path.write_bytes(content if isinstance(content, bytes) else str(content).encode())
+    if not isinstance(content, bytes):
+        content = str(content).encode()
+    path.write_bytes(content)
     path.chmod(0o644)
 
 

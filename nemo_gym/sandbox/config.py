@@ -49,7 +49,7 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
             f"not {provider!r}\n"
             "hint: e.g. `docker`, or `{docker: {create: {network: none}}}`"
         )
-    named = named_configs if named_configs is not None else {}
+    named = named_configs or {}
     if provider in named:
         entry = named[provider]
         if not isinstance(entry, Mapping):

@@ -35,10 +35,11 @@ class SandboxPty:
         """Start a program in a terminal, by default a shell in the sandbox's `workdir`."""
         if not isinstance(self._provider, SupportsSandboxPty):
             raise SandboxUnsupportedError(f"sandbox provider {self._provider.name!r} offers no terminals")
-        wanted = spec if spec is not None else SandboxPtySpec()
-        if wanted.cwd is None:
-            wanted = replace(wanted, cwd=self._workdir)
-        return await self._provider.create_pty(self._handle, wanted)
+        if spec is None:
+            spec = SandboxPtySpec()
+        if spec.cwd is None:
+            spec = replace(spec, cwd=self._workdir)
+        return await self._provider.create_pty(self._handle, spec)
 
     async def attach(self, pty_id: str) -> SandboxPtySession:
         """Return the terminal that `create` opened under this id."""
@@ -65,7 +66,9 @@ class SandboxPty:
             async with asyncio.timeout(timeout_s):
                 while not flooded.is_set() and (data := await session.read()):
                     shown.add(data)
-                code = KILLED_RETURN_CODE if flooded.is_set() else await session.wait()
+                code = KILLED_RETURN_CODE
+                if not flooded.is_set():
+                    code = await session.wait()
         except TimeoutError:
             return make_timeout_result(shown.get_content())
         finally:

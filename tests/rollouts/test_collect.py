@@ -41,13 +41,10 @@ async def play(run, *, fail=(), stop_after=None):
     """Play what a run has left: rows in `fail` fail, and after `stop_after` outcomes the run is stopped."""
     control, ended = RunControl(), []
 
-    def play_with(on_retry):
-        async def play_row(row):
-            if key_of(row) in fail:
-                return Failed(row, Failure("verifier", "/verify", True, "no verdict"), 1, 0.1)
-            return Scored(row, {"reward": 1.0, **pick_carried_fields(row)}, 1, 0.1)
-
-        return play_row
+    async def play_row(row, on_retry):
+        if key_of(row) in fail:
+            return Failed(row, Failure("verifier", "/verify", True, "no verdict"), 1, 0.1)
+        return Scored(row, {"reward": 1.0, **pick_carried_fields(row)}, 1, 0.1)
 
     def note(outcome):
         ended.append(outcome)
@@ -55,7 +52,7 @@ async def play(run, *, fail=(), stop_after=None):
             control.request_stop()
 
     with run.open_journal() as journal:
-        return await collect(run.rows, play_with, journal, FixedLimit(1), control, CollectSettings(), note)
+        return await collect(run.rows, play_row, journal, FixedLimit(1), control, CollectSettings(), note)
 
 
 def manifest(paths):

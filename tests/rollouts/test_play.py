@@ -132,7 +132,8 @@ async def test_a_timeout_inside_is_played_only_twice():
 
 async def test_a_second_attempt_that_goes_well_is_scored_with_two_attempts():
     heard = []
-    outcome, _ = await played(failing("model_endpoint"), Answer({"reward": 1.0}), on_retry=heard.append)
+    script = Script(failing("model_endpoint"), Answer({"reward": 1.0}))
+    outcome = await player(script).play(ROW, heard.append)
     assert isinstance(outcome, Scored)
     assert (outcome.attempts, [failure.kind for failure in heard]) == (2, ["model_endpoint"])
 

@@ -25,7 +25,8 @@ from pydantic import BaseModel
 
 from nemo_gym._config.port_reservation import reserve_port
 from nemo_gym._results.result_rows import strip_row
-from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, find_observer, play_with_agents, post_with
+from nemo_gym._rollouts.play import PlaySettings
+from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, find_observer, make_player
 from nemo_gym._rollouts.workers.worker_desk import WorkerDesk
 from nemo_gym._servers.http.admission import AccessRules
 from nemo_gym._servers.http_session import close_global_aiohttp_client
@@ -36,7 +37,7 @@ from nemo_gym._servers.policy_versions.of_this_server import tell_servers
 from nemo_gym._servers.process_environment import say_ready
 from nemo_gym._servers.processes.entrypoint import LIFELINE_FD, LISTEN_FD, end_with_parent, take_fd
 from nemo_gym._servers.processes.event_loop import run_beside_servers
-from nemo_gym._servers.processes.loop_watch import Blockage, LoopWatch
+from nemo_gym._servers.processes.loop_watch import BLOCKED_AT_END_S, BLOCKED_S, Blockage, LoopWatch
 from nemo_gym._servers.processes.server_logs import route_output
 from nemo_gym._servers.processes.server_supervisor import Launch, supervise
 from nemo_gym._servers.ray.cluster import join_named_cluster_if_used
@@ -62,20 +63,15 @@ LOG = logging.getLogger(__name__)
 ORDERS_ENV = "NEMO_GYM_ROLLOUT_WORKER"
 _OWN_HOST = "127.0.0.1"
 _PORT_TRIES = 50
-# How long a server may block the event loop before it is named, and at the end before it is interrupted.
-_BLOCKED_S = 5.0
-_BLOCKED_AT_END_S = 1.0
 
 
 class WorkerOrders(BaseModel):
-    """What the coordinator has decided for its workers."""
+    """What the coordinator tells its workers."""
 
     hosted: list[str]
     """The servers that every worker hosts itself."""
-    timeout_s: float | None = None
-    fail_on_tool_error: bool = False
-    shows_retries: bool = False
-    """The coordinator shows retries, so workers need not log them."""
+    settings: PlaySettings = PlaySettings()
+    """The same as in the coordinator."""
 
 
 def main() -> None:
@@ -99,31 +95,32 @@ def main() -> None:
 
 async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig) -> None:
     """Host the servers, and run the rows that come through `channel` until it is closed."""
-    RETRIES.is_shown = orders.shows_retries
+    RETRIES.is_shown = not orders.settings.quiet  # the coordinator shows them
     over = asyncio.Event()
-    with _watch_loop(over, orders.timeout_s) as watch:
+    with _watch_loop(over, orders.settings.rollout_timeout_seconds) as watch:
         async with _host_servers(config, orders.hosted):
             head = OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True)
             client = ServerClient(head_server_config=BaseServerConfig.model_validate(head), global_config_dict=config)
-            witness = find_observer(client)
-            play_with = play_with_agents(
+            observer = find_observer(client)
+            player = make_player(
                 client,
-                post_with(client, timeout=LONGEST_ROLLOUT_S),
-                timeout_s=orders.timeout_s,
-                fail_on_tool_error=orders.fail_on_tool_error,
-                witness=witness,
+                orders.settings,
+                observer=observer,
                 explain_lateness=watch.explain_lateness,
+                timeout=LONGEST_ROLLOUT_S,
             )
             loop = asyncio.get_running_loop()
             transport, line = await loop.create_unix_connection(lambda: _CoordinatorConnection(over), sock=channel)
-            desk = WorkerDesk(play_with, transport.write, strip_row, partial(_tell_own_servers, config, orders.hosted))
+            desk = WorkerDesk(
+                player.play, transport.write, strip_row, partial(_tell_own_servers, config, orders.hosted)
+            )
             line.take = desk.take
             with collect_rarely():
                 say_ready()
                 await over.wait()
             await desk.close()
-            if witness is not None:
-                await witness.aclose()
+            if observer is not None:
+                await observer.aclose()
             transport.close()
 
 
@@ -179,8 +176,8 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
         on_signal=stop,
         on_blocked=tell,
         on_stuck=give_up,
-        named_after_s=lambda: _BLOCKED_AT_END_S if has_signals else _BLOCKED_S,
-        most_blocked_s=lambda: _BLOCKED_AT_END_S if has_signals else timeout_s or math.inf,
+        named_after_s=lambda: BLOCKED_AT_END_S if has_signals else BLOCKED_S,
+        most_blocked_s=lambda: BLOCKED_AT_END_S if has_signals else timeout_s or math.inf,
     )
     with watch.watch((signal.SIGINT, signal.SIGTERM)):
         yield watch

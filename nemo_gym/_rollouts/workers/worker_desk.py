@@ -9,12 +9,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import orjson
 
-from nemo_gym._rollouts.dispatch import Play, make_cancelled
-from nemo_gym._rollouts.outcomes import Failed, OnRetry, Row
+from nemo_gym._rollouts.dispatch import make_cancelled
+from nemo_gym._rollouts.outcomes import Failed, Play, Row
 from nemo_gym._rollouts.play import name_boundary
 from nemo_gym._rollouts.workers.worker_messages import (
     PAUSING,
@@ -40,16 +41,16 @@ class WorkerDesk:
 
     def __init__(
         self,
-        play_with: Callable[[OnRetry], Play],
+        play: Play,
         send: Send,
         strip: Callable[[Row], Row],
         tell_servers: Callable[[dict[str, Any]], Awaitable[dict[str, str]]] | None = None,
     ) -> None:
-        """`play_with`: see `collect`. `send` takes frames for the coordinator. `strip`: see `add_outcome`.
+        """`send` takes frames for the coordinator. `strip`: see `add_outcome`.
 
         `tell_servers` announces a policy version to the worker's servers, and returns those that did not accept it.
         """
-        self._play = play_with(self._report_retry)
+        self._play = play
         self._strip = strip
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(send)
@@ -91,7 +92,7 @@ class WorkerDesk:
     async def _play_and_report(self, number: int, row: Row) -> None:
         started = time.monotonic()
         try:
-            outcome = await self._play(row)
+            outcome = await self._play(row, partial(self._report_retry, number))
         except (Exception, asyncio.CancelledError) as error:
             is_cancelled = isinstance(error, asyncio.CancelledError)
             failure = make_cancelled(row) if is_cancelled else build_failure(error, "agent", name_boundary(row))
@@ -104,8 +105,8 @@ class WorkerDesk:
         problems = dict[str, str]() if self._tell_servers is None else await self._tell_servers(announced)
         self._outbox.add([TOLD, number, problems])
 
-    def _report_retry(self, failure: Failure) -> None:
-        self._outbox.add([RETRY, asdict(failure)])
+    def _report_retry(self, number: int, failure: Failure) -> None:
+        self._outbox.add([RETRY, number, asdict(failure)])
         if self._next_pauses is None:
             self._next_pauses = self._loop.call_later(0.0, self._report_pauses)
 

@@ -10,7 +10,7 @@ with its kind:
                          version  number, announcement                       a new policy version for its servers
     to the coordinator   scored   number, attempts, seconds, scores, line    `line` is the journal line, verbatim
                          failed   number, attempts, seconds, failure, terminal, persist, result
-                         retry    failure                                    a rollout failed like this, and is retried
+                         retry    number, failure                            it failed like this, and is retried
                          pausing  counts                                     who waits for another attempt, by cause
                          told     number, problems                           its servers have the version, except these
 """

@@ -18,7 +18,6 @@ from typing import Any, Protocol, Self
 import orjson
 
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.outcomes import Failed, OnRetry, Outcome, Row
 from nemo_gym._rollouts.play import name_boundary
 from nemo_gym._rollouts.workers.worker_messages import (
@@ -80,7 +79,7 @@ class _BusyWorker:
     name: str
     worker: Worker
     outbox: Outbox
-    under_way: dict[int, "_Play"] = field(default_factory=dict)
+    under_way: dict[int, "_Assignment"] = field(default_factory=dict)
     telling: dict[int, "asyncio.Future[dict[str, str]]"] = field(default_factory=dict)
     """Announcements and pings that it has not answered yet."""
     silence: str | None = None
@@ -88,10 +87,11 @@ class _BusyWorker:
 
 
 @dataclass(frozen=True)
-class _Play:
-    """A row that is being run."""
+class _Assignment:
+    """A row that a worker runs."""
 
     row: Row
+    on_retry: OnRetry | None
     outcome: "asyncio.Future[Outcome]"
 
 
@@ -121,7 +121,6 @@ class WorkerPool:
         self._suspects_turn = asyncio.Lock()
         self._numbers = itertools.count(1)
         self._names = itertools.count(1)
-        self._on_retry: OnRetry = lambda failure: None
         self._ended = self._deaths = 0
         self._announced: dict[str, Any] | None = None
         self._tasks = set[asyncio.Task[None]]()
@@ -150,21 +149,16 @@ class WorkerPool:
         """Return the names of the live workers."""
         return [place.name for place in self._places]
 
-    def play_with(self, on_retry: OnRetry) -> Play:
-        """Return a function that runs a row; `on_retry` is told about every failed attempt that is not the last."""
-        self._on_retry = on_retry
-        return self.play
-
-    async def play(self, row: Row) -> Outcome:
-        """Have a worker run `row`, and another one if that worker dies."""
+    async def play(self, row: Row, on_retry: OnRetry | None = None) -> Outcome:
+        """Have a worker run `row`, and another one if that worker dies; `on_retry` is told why it is retried."""
         started = time.monotonic()
         losses = 0
         while True:
             try:
                 if losses < _MOST_LOSSES - 1:
-                    return await self._play_once(row)
+                    return await self._play_once(row, on_retry)
                 async with self._suspects_turn:
-                    return await self._play_once(row)
+                    return await self._play_once(row, on_retry)
             except _WorkerLost as lost:
                 losses += 1
                 if losses >= _MOST_LOSSES:
@@ -195,14 +189,14 @@ class WorkerPool:
             place.telling.pop(number, None)
         return {f"{name} of {place.name}": problem for name, problem in problems.items()}
 
-    async def _play_once(self, row: Row) -> Outcome:
+    async def _play_once(self, row: Row, on_retry: OnRetry | None) -> Outcome:
         while not self._places:
             # A worker is being started, or the run is being given up, which cancels this.
             await self._has_place.wait()
         place = min(self._places, key=lambda one: len(one.under_way))
         number = next(self._numbers)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        place.under_way[number] = _Play(row, outcome)
+        place.under_way[number] = _Assignment(row, on_retry, outcome)
         place.outbox.add([PLAY, number], orjson.dumps(row))
         try:
             return await outcome
@@ -214,7 +208,7 @@ class WorkerPool:
 
     async def _add_worker(self) -> None:
         name = f"worker-{next(self._names)}"
-        under_way = dict[int, _Play]()
+        under_way = dict[int, _Assignment]()
         telling = dict[int, asyncio.Future[dict[str, str]]]()
         reader = FrameReader()
 
@@ -240,7 +234,7 @@ class WorkerPool:
         self._has_place.set()
         self._run(self._watch(place))
 
-    def _handle_message(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
+    def _handle_message(self, name: str, under_way: dict[int, _Assignment], message: Message, body: memoryview) -> None:
         kind = message[0]
         told = message[1]
         if kind in (SCORED, FAILED):
@@ -249,7 +243,9 @@ class WorkerPool:
                 self._ended += 1
                 play.outcome.set_result(read_outcome(message, body, play.row))
         elif kind == RETRY:
-            self._on_retry(Failure(**told))
+            play = under_way.get(told)
+            if play is not None and play.on_retry is not None:
+                play.on_retry(Failure(**message[2]))
         elif kind == PAUSING:
             RETRIES.note_elsewhere(name, told)
 

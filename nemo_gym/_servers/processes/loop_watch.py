@@ -23,6 +23,10 @@ from typing import NamedTuple
 from nemo_gym._servers.direct_calls.running_apps import find_server_at_work
 from nemo_gym.errors import ServerBlocked
 
+BLOCKED_S = 5.0
+"""How long a server may block the event loop before it is named."""
+BLOCKED_AT_END_S = 1.0
+"""The same while the run or the worker is ending; then it is also interrupted."""
 _BEAT_S = 0.25
 _INTERRUPT_EVERY_S = 1.0
 _MOST_INTERRUPTS = 5

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 # Longer than it takes to notice that a server process, or one of its workers, has died.
 _HOLD_FAILURES_S = 6.0
-# How long a server may block the event loop before it is named, and at the end of a run before it is interrupted.
-_BLOCKED_S = 5.0
-_BLOCKED_AT_END_S = 1.0
 _BLOCKED_HINT = (
     "hint: a handler must not wait or compute for long in the event loop: use `asyncio.to_thread`, or give the server "
     "a process of its own with `placement: process`"
@@ -39,7 +36,7 @@ class RunInterrupts:
     """
 
     def __init__(self, control: RunControl, on: "Screen | None") -> None:
-        from nemo_gym._servers.processes.loop_watch import LoopWatch
+        from nemo_gym._servers.processes.loop_watch import BLOCKED_AT_END_S, BLOCKED_S, LoopWatch
 
         task = asyncio.current_task()
         assert task is not None
@@ -53,8 +50,8 @@ class RunInterrupts:
             on_signal=self._stop,
             on_blocked=lambda blockage: self._say(f"{blockage}\n{_BLOCKED_HINT}"),
             on_stuck=self._give_up,
-            named_after_s=lambda: _BLOCKED_AT_END_S if control.is_stopping else _BLOCKED_S,
-            most_blocked_s=lambda: _BLOCKED_AT_END_S if self._is_ending else self._timeout_s,
+            named_after_s=lambda: BLOCKED_AT_END_S if control.is_stopping else BLOCKED_S,
+            most_blocked_s=lambda: BLOCKED_AT_END_S if self._is_ending else self._timeout_s,
         )
         # A model that is being loaded may hold the interpreter for long, and there is nothing wrong with that.
         self._watch.dumps_threads = False

@@ -13,9 +13,8 @@ from nemo_gym._results.run_summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.limiter import FixedLimit
-from nemo_gym._rollouts.outcomes import OnRetry, Row, Scored, key_of
+from nemo_gym._rollouts.outcomes import Row, Scored, key_of
 from nemo_gym._rollouts.play import Player
 from nemo_gym._rollouts.run_paths import RunPaths, lock_run
 from nemo_gym._servers.processes.event_loop import interrupt_on_signals, run_beside_servers
@@ -99,11 +98,8 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
                         journal.record(Scored(row, row, 0, 0.0))
                     bounds = CollectSettings(hold_failures_s=hold_failures_s)
                     verify = _verify_with(client, verifiers)
-
-                    def play_with(on_retry: OnRetry) -> Play:
-                        return Player(verify, on_retry=on_retry, hand_over=_keep_response_facts).play
-
-                    counts = await collect(run.rows, play_with, journal, limiter, control, bounds, count)
+                    play = Player(verify, hand_over=_keep_response_facts).play
+                    counts = await collect(run.rows, play, journal, limiter, control, bounds, count)
             ask_for = frozenset[str]() if served.has_lost_one else None
             await report(paths, counts, client, settings, ask_for=ask_for)
     if counts.scored == counts.requested:

@@ -121,10 +121,10 @@ async def _evaluate(
         client, served = await run.enter_async_context(reach_servers(config, settings, running))
 
         async with AsyncExitStack() as play:
-            witness = find_observer(client)
+            observer = find_observer(client)
             versions = None if served is None else served.policy_version
-            play_with = await play.enter_async_context(
-                open_play(config, settings, client, witness, control, interrupts, versions)
+            play_row = await play.enter_async_context(
+                open_play(config, settings, client, observer, control, interrupts, versions)
             )
             limiter = await play.enter_async_context(_open_limiter(settings, client, control))
             journal = play.enter_context(todo.open_journal())
@@ -140,7 +140,7 @@ async def _evaluate(
                 hold_failures_s=hold_failures_s,
             )
             note = partial(_note_outcome, scores, count)
-            counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)
+            counts = await collect(todo.rows, play_row, journal, limiter, control, bounds, note, observer)
 
         if control.abort_reason is None:  # otherwise the reason is printed at the very end
             for kind, number, example in summary.failure_table()[1:]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator, model_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._config.command_flags import Flag
 from nemo_gym._config.defaults import MODEL_READINESS_TIMEOUT_S
+from nemo_gym._rollouts.play import PlaySettings
 from nemo_gym._util.usable_cores import count_usable_cores
 from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import ConfigError
@@ -24,7 +25,7 @@ _PREPARED = "preprocessed_datasets"
 Split = Literal["train", "validation", "example", "benchmark"]
 
 
-class EvalRunConfig(RolloutCollectionConfig):
+class EvalRunConfig(PlaySettings, RolloutCollectionConfig):
     """Collect rollouts: start the servers of a config, or use running ones, and run every task."""
 
     input_jsonl_fpath: Annotated[str | None, Flag("--input", short="-i")] = Field(  # type: ignore[assignment]  # by default the config's datasets
@@ -35,14 +36,8 @@ class EvalRunConfig(RolloutCollectionConfig):
     )
     reuse_existing_data_preparation: bool = Field(default=False, description="Use the data an earlier run prepared.")
     no_serve: Annotated[bool, Flag()] = Field(default=False, description="Use servers that are already running.")
-    rollout_timeout_seconds: Annotated[PositiveFloat | None, Flag("--timeout")] = Field(
-        default=None, description="Deadline per rollout, in seconds."
-    )
     allow_failures: Annotated[str, Flag()] = Field(
         default="0", description="How many rollouts may fail: a number or a percentage."
-    )
-    fail_on_tool_error: Annotated[bool, Flag()] = Field(
-        default=False, description="Count a rollout in which a tool crashed as failed, whatever its reward."
     )
     max_failure_rate: Annotated[float | None, Flag()] = Field(
         default=None, ge=0, le=1, description="Stop early when this share of the latest rollouts fails, such as 0.5."
@@ -64,7 +59,6 @@ class EvalRunConfig(RolloutCollectionConfig):
         default_factory=list,
         description="Numbers of the tasks themselves that the table of metrics shows too, such as `difficulty`.",
     )
-    quiet: Annotated[bool, Flag()] = Field(default=False, description="Show no progress.")
     json_summary: Annotated[bool, Flag()] = Field(default=False, alias="json", description="Print the summary as JSON.")
 
     @field_validator("allow_failures", mode="before")

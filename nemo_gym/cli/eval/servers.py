@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of an evaluation: its own, started from the config, or servers that are already running."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.dispatch import Play
-from nemo_gym._rollouts.outcomes import OnRetry
-from nemo_gym._rollouts.play import Witness
-from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, play_with_agents, post_with
+from nemo_gym._rollouts.outcomes import Play
+from nemo_gym._rollouts.play import Observer
+from nemo_gym._rollouts.rollout_calls import LONGEST_ROLLOUT_S, make_player
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym.cli import render
@@ -76,11 +75,11 @@ async def open_play(
     config: DictConfig,
     settings: EvalRunConfig,
     client: ServerClient,
-    witness: Witness | None,
+    observer: Observer | None,
     control: RunControl,
     interrupts: "RunInterrupts",
     versions: "RunVersion | None" = None,
-) -> AsyncIterator[Callable[[OnRetry], Play]]:
+) -> AsyncIterator[Play]:
     """Yield what runs rows: this process, or as many workers as `settings` asks for, while the context lasts.
 
     `versions` tells the servers of workers about policy versions.
@@ -88,28 +87,23 @@ async def open_play(
     count = settings.count_workers()
     on = settings.rollout_workers_on
     if count == 1 and on == "machine":
-        yield play_with_agents(
+        player = make_player(
             client,
-            post_with(client, timeout=LONGEST_ROLLOUT_S),
-            timeout_s=settings.rollout_timeout_seconds,
-            fail_on_tool_error=settings.fail_on_tool_error,
-            witness=witness,
+            settings,
+            observer=observer,
             explain_lateness=interrupts.explain_lateness,
+            timeout=LONGEST_ROLLOUT_S,
         )
+        yield player.play
         return
     from nemo_gym._rollouts.workers.rollout_worker import WorkerOrders
     from nemo_gym._rollouts.workers.run_workers import list_hosted, open_workers
 
-    orders = WorkerOrders(
-        hosted=list_hosted(config),
-        timeout_s=settings.rollout_timeout_seconds,
-        fail_on_tool_error=settings.fail_on_tool_error,
-        shows_retries=not settings.quiet,
-    )
+    orders = WorkerOrders(hosted=list_hosted(config), settings=settings)
     cpus_on_ray = settings.rollout_worker_cpus if on == "ray" else None
     opened = open_workers(config, count, orders, control, render.note, cpus_on_ray=cpus_on_ray, versions=versions)
     async with opened as pool:
-        yield pool.play_with
+        yield pool.play
 
 
 def choose_agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[str] | None:

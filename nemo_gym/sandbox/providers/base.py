@@ -182,7 +182,9 @@ def _check_ports(ports: object) -> tuple[int, ...]:
         raise SandboxConfigError(f"the ports of a sandbox must be a list of numbers, not {ports!r}")
     numbers: list[int] = []
     for port in ports:
-        number = int(port) if isinstance(port, str) and port.isdecimal() and port.isascii() else port
+        number = port
+        if isinstance(port, str) and port.isdecimal() and port.isascii():
+            number = int(port)
         if type(number) is not int:
             raise SandboxConfigError(f"Invalid sandbox TCP port {port!r}: it must be a whole number")
         if not 1 <= number <= MAX_PORT:
@@ -372,8 +374,12 @@ def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
 
 def make_timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
     """Return the result of a command that was killed at its deadline, with all its output in `stderr`."""
-    written = (output.decode("utf-8", errors="replace") for output in (stderr, stdout))
-    stderr_text, stdout_text = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)
-    notice = "[sandbox] the command was killed at its deadline"
-    more = f"; its stdout until then:\n{stdout_text}" if stdout_text else ""
-    return SandboxExecResult(None, f"{stderr_text}{notice}{more}", FAILED_RETURN_CODE, "timeout")
+    text = stderr.decode("utf-8", errors="replace")
+    if text and not text.endswith("\n"):
+        text += "\n"
+    text += "[sandbox] the command was killed at its deadline"
+    if stdout:
+        text += f"; its stdout until then:\n{stdout.decode('utf-8', errors='replace')}"
+        if not text.endswith("\n"):
+            text += "\n"
+    return SandboxExecResult(None, text, FAILED_RETURN_CODE, "timeout")

@@ -102,6 +102,12 @@ class CommandProvider(ABC):
         """Return the arguments to put before a command."""
         return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
+    def _build_argv(self, handle: SandboxHandle, command: str | Sequence[str]) -> list[str]:
+        """Return the arguments that let the shell run `command`."""
+        if not isinstance(command, str):
+            command = shlex.join(command)
+        return [*self._get_shell(handle), command]
+
     async def exec(
         self,
         handle: SandboxHandle,
@@ -114,10 +120,11 @@ class CommandProvider(ABC):
     ) -> SandboxExecResult:
         """Run a command; see `SandboxProvider.exec`."""
         variables = stringify_env(env)
-        argv = [*self._get_shell(handle), command if isinstance(command, str) else shlex.join(command)]
-        limit_s = timeout_s if timeout_s is not None else self._default_timeout_s
+        argv = self._build_argv(handle, command)
+        if timeout_s is None:
+            timeout_s = self._default_timeout_s
         try:
-            completed, cause = await self._run(handle, SandboxCommand(argv, limit_s, cwd, variables, user))
+            completed, cause = await self._run(handle, SandboxCommand(argv, timeout_s, cwd, variables, user))
         except SandboxConfigError:
             raise
         except SandboxExpiredError as error:
@@ -126,12 +133,12 @@ class CommandProvider(ABC):
             return SandboxExecResult(None, str(error), FAILED_RETURN_CODE, "sandbox")
         if cause == "timeout":
             return make_timeout_result(completed.stdout, completed.stderr)
-        return SandboxExecResult(
-            stdout=completed.stdout.decode("utf-8", errors="replace"),
-            stderr=completed.stderr.decode("utf-8", errors="replace"),
-            return_code=completed.return_code if cause is None else KILLED_RETURN_CODE,
-            error_type=cause,
-        )
+        code = completed.return_code
+        if cause is not None:
+            code = KILLED_RETURN_CODE
+        stdout = completed.stdout.decode("utf-8", errors="replace")
+        stderr = completed.stderr.decode("utf-8", errors="replace")
+        return SandboxExecResult(stdout, stderr, code, cause)
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file or folder into the sandbox; see `SandboxProvider.upload_file`."""
@@ -170,10 +177,13 @@ class CommandProvider(ABC):
 
     async def create_pty(self, handle: SandboxHandle, spec: SandboxPtySpec) -> TerminalSession:
         """Start a program in a terminal; see `SupportsSandboxPty.create_pty`."""
-        command = spec.command if spec.command is not None else INTERACTIVE_SHELL
-        argv = [*self._get_shell(handle), command if isinstance(command, str) else shlex.join(command)]
-        env = {**({"TERM": "xterm"} if spec.pty else {}), **stringify_env(spec.env)}
-        session = await self._open_terminal(handle, argv, spec, env)
+        command = spec.command
+        if command is None:
+            command = INTERACTIVE_SHELL
+        env = stringify_env(spec.env)
+        if spec.pty:
+            env = {"TERM": "xterm", **env}
+        session = await self._open_terminal(handle, self._build_argv(handle, command), spec, env)
         ended = [key for key, known in self._terminals.items() if known.has_ended]
         for key in ended:
             del self._terminals[key]
@@ -228,9 +238,9 @@ class CommandProvider(ABC):
         if cause is None and completed.return_code in accepted:
             return completed.return_code
         reason = completed.stderr.decode("utf-8", errors="replace").strip() or f"exit code {completed.return_code}"
-        raise SandboxTransferError(
-            f"cannot {what} (sandbox {handle.sandbox_id!r}): {f'{cause}; ' if cause else ''}{reason}"
-        )
+        if cause is not None:
+            reason = f"{cause}; {reason}"
+        raise SandboxTransferError(f"cannot {what} (sandbox {handle.sandbox_id!r}): {reason}")
 
 
 def _open_source(source: Path) -> tuple[IO[bytes], str, str]:

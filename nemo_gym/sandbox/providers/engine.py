@@ -166,8 +166,8 @@ class EngineProvider(CommandProvider):
                 [self._executable, *arguments],
                 env={**os.environ, **client_env},
                 timeout_s=command.timeout_s,
-                stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
-                stdout=None if command.stdout is None else command.stdout.fileno(),
+                stdin=command.stdin or DEVNULL,
+                stdout=command.stdout,
                 max_output_bytes=self._max_output_bytes,
                 interrupt=lambda: self._kill_marked(handle, mark, command.user),
             )
@@ -231,7 +231,8 @@ class EngineProvider(CommandProvider):
             result = await self.exec(handle, probe.command, timeout_s=probe.timeout_s)
             if result.return_code == 0 and probe.expected_stdout in (result.stdout or ""):
                 successes += 1
-                await asyncio.sleep(probe.stable_delay_s if successes < probe.stable_count else 0)
+                if successes < probe.stable_count:
+                    await asyncio.sleep(probe.stable_delay_s)
                 continue
             successes = 0
             if loop.time() >= give_up:

@@ -12,7 +12,7 @@ import signal
 from asyncio.subprocess import DEVNULL as DEVNULL, Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import IO, Literal
 
 from nemo_gym.sandbox.providers.base import SandboxError
 
@@ -74,8 +74,9 @@ class Capture:
         """Return the kept bytes, with a line in the middle that says how many are missing."""
         tail = bytes(self._tail[-self._half :])
         left_out = self._total - len(self._head) - len(tail)
-        gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
-        return bytes(self._head) + gap + tail
+        if not left_out:
+            return bytes(self._head) + tail
+        return bytes(self._head) + f"\n[... {left_out} bytes left out ...]\n".encode() + tail
 
 
 async def run_program(
@@ -83,8 +84,8 @@ async def run_program(
     *,
     env: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
-    stdin: int = DEVNULL,
-    stdout: int | None = None,
+    stdin: int | IO[bytes] = DEVNULL,
+    stdout: IO[bytes] | None = None,
     pass_fds: Sequence[int] = (),
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     interrupt: Callable[[], Awaitable[None]] | None = None,
@@ -102,8 +103,7 @@ async def run_program(
         with contextlib.ExitStack() as theirs:
             out_fd = _attach(out, ours, theirs)
             err_fd = _attach(err, ours, theirs)
-            streams = (stdin, out_fd if stdout is None else stdout, err_fd)
-            process = await spawn(argv, env, streams, pass_fds, interrupt, grace_s=grace_s)
+            process = await spawn(argv, env, (stdin, stdout or out_fd, err_fd), pass_fds, interrupt, grace_s=grace_s)
         ended_by: EndedBy | None = None
         try:
             ended_by = await _wait_for_first(process, flooded, timeout_s)
@@ -111,8 +111,12 @@ async def run_program(
             if process.returncode is None:
                 await end_process(process, interrupt, grace_s)
         await _drain(out, err)
-    code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return Completed(128 - code if code < 0 else code, out.get_content(), err.get_content(), ended_by)
+    return Completed(to_exit_code(await process.wait()), out.get_content(), err.get_content(), ended_by)
+
+
+def to_exit_code(returncode: int) -> int:
+    """Return the exit code that a shell would report: 128 and more for a process that a signal ended."""
+    return 128 - returncode if returncode < 0 else returncode
 
 
 def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> int:
@@ -130,7 +134,7 @@ def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.Exi
 async def spawn(
     argv: Sequence[str],
     env: Mapping[str, str] | None,
-    streams: tuple[int, int, int],
+    streams: tuple[int | IO[bytes], int | IO[bytes], int],
     pass_fds: Sequence[int] = (),
     interrupt: Callable[[], Awaitable[None]] | None = None,
     preexec_fn: Callable[[], None] | None = None,

@@ -70,7 +70,9 @@ def get_provider_class(name: str) -> ProviderClass:
 
 def read_provider(config: Any, origin: str, ignored: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
     """Return the name and the settings in `{name: {settings}}`; `origin` names the config in messages."""
-    names = [key for key in config if key not in ignored] if isinstance(config, Mapping) else []
+    names = []
+    if isinstance(config, Mapping):
+        names = [key for key in config if key not in ignored]
     if len(names) != 1:
         found = ", ".join(map(repr, names)) or "none"
         raise SandboxConfigError(

@@ -14,7 +14,7 @@ from typing import IO, Literal
 from uuid import uuid4
 
 from nemo_gym.sandbox.providers.base import SandboxPtyError, SandboxPtySpec
-from nemo_gym.sandbox.providers.processes import READ_BYTES, end_process, spawn
+from nemo_gym.sandbox.providers.processes import READ_BYTES, end_process, spawn, to_exit_code
 
 
 class TerminalSession:
@@ -63,7 +63,9 @@ class TerminalSession:
 
     async def write(self, data: str | bytes) -> None:
         """Type `data`."""
-        left = memoryview(data.encode() if isinstance(data, str) else data)
+        if isinstance(data, str):
+            data = data.encode()
+        left = memoryview(data)
         while left:
             if self.has_ended:
                 raise SandboxPtyError("cannot write to a terminal whose program has ended")
@@ -84,9 +86,9 @@ class TerminalSession:
         async with asyncio.timeout(timeout_s):
             code = await asyncio.shield(self._exited)
         if self._return_code is None:
-            report = os.pread(self._report.fileno(), READ_BYTES, 0) if self._report is not None else b""
-            code = json.loads(report)["return_code"] if report else code
-            self._return_code = 128 - code if code < 0 else code
+            if self._report is not None and (report := os.pread(self._report.fileno(), READ_BYTES, 0)):
+                code = json.loads(report)["return_code"]
+            self._return_code = to_exit_code(code)
         return self._return_code
 
     async def close(self) -> None:
@@ -142,7 +144,8 @@ async def open_terminal(
         their_output = theirs
     else:
         # Not a socket pair: bash takes one for a remote login and reads its startup files.
-        (output_fd, their_output), (their_input, input_fd) = os.pipe(), os.pipe()
+        output_fd, their_output = os.pipe()
+        their_input, input_fd = os.pipe()
 
     def take_terminal() -> None:
         os.setsid()

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which servers of a config every worker of a run hosts for itself."""
+"""What every worker of a run is told: the servers that it hosts for itself, and how to play."""
 
+import orjson
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._rollouts.workers.rollout_worker import WorkerOrders
 from nemo_gym._rollouts.workers.run_workers import list_hosted
 from nemo_gym._servers.direct_calls import running_apps as registry
+from nemo_gym.cli.eval.settings import EvalRunConfig
 from responses_api_models.local_model.app import LocalModelConfig
 from responses_api_models.replay_model.app import ReplayModelConfig
 
@@ -62,3 +65,12 @@ def test_workers_host_the_inline_servers_that_need_not_be_one(hosted_here, confi
 )
 def test_models_that_are_heavy_or_keep_an_order_run_once_unless_told_otherwise(config, runs_once):
     assert config.run_once is runs_once
+
+
+def test_workers_are_given_the_settings_of_play_and_no_others():
+    run = EvalRunConfig(output_jsonl_fpath="secret.jsonl", rollout_timeout_seconds=5, fail_on_tool_error=True)
+    orders = WorkerOrders(hosted=["world"], settings=run)
+    assert orjson.loads(orders.model_dump_json()) == {
+        "hosted": ["world"],
+        "settings": {"rollout_timeout_seconds": 5.0, "fail_on_tool_error": True, "quiet": False},
+    }

@@ -21,10 +21,10 @@ def row(task):
 class LocalWorker:
     """A worker without a process."""
 
-    def __init__(self, name, on_data, play_with):
+    def __init__(self, name, on_data, play):
         self.name, self._on_data = name, on_data
         self.told, self.refuses = [], False
-        self.desk = WorkerDesk(play_with, self._answer, dict, self._tell_servers)
+        self.desk = WorkerDesk(play, self._answer, dict, self._tell_servers)
         self._ended = asyncio.get_running_loop().create_future()
 
     def send(self, frame):
@@ -60,14 +60,11 @@ class Crew:
         self.played = Counter()
 
     async def start(self, name, on_data):
-        def play_with(on_retry):
-            async def play(given):
-                self.played[given["_ng_task_index"]] += 1
-                return await self.play(worker, given, on_retry)
+        async def play(given, on_retry):
+            self.played[given["_ng_task_index"]] += 1
+            return await self.play(worker, given, on_retry)
 
-            return play
-
-        worker = LocalWorker(name, on_data, play_with)
+        worker = LocalWorker(name, on_data, play)
         self.workers.append(worker)
         return worker
 
@@ -219,7 +216,7 @@ async def test_retries_and_pauses_of_workers_are_heard_of():
         return await score(worker, given, on_retry)
 
     async with WorkerPool(Crew(retry).start, 1, RunControl()) as pool:
-        playing = asyncio.create_task(pool.play_with(heard.append)(row(0)))
+        playing = asyncio.create_task(pool.play(row(0), heard.append))
         # One here, and one that the worker tells of.
         await wait_until(lambda: RETRIES.under_way().get("429", 0) > 1)
         assert heard == [overload]

@@ -179,7 +179,9 @@ class ApptainerProvider(EngineProvider):
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return `RUNNING` if the engine lists the instance."""
-        return SandboxStatus.RUNNING if handle.sandbox_id in await self._list_instances() else SandboxStatus.STOPPED
+        if handle.sandbox_id in await self._list_instances():
+            return SandboxStatus.RUNNING
+        return SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
         """Return the machine's own port, which the instance shares."""
@@ -228,28 +230,29 @@ class ApptainerProvider(EngineProvider):
         own = f"{_locate_staging(instance)}:{options.mount_point}"
         for bind in (own, *self._exec_config.default_binds, *options.binds):
             arguments += ["--bind", bind]
-        if options.apply_resource_limits:
-            arguments += ["--cpus", f"{spec.resources.cpu:g}"] if spec.resources.cpu else []
-            arguments += ["--memory", f"{spec.resources.memory_mib}M"] if spec.resources.memory_mib else []
-        arguments += ["--nv"] if spec.resources.gpu else []
+        wanted = spec.resources
+        if wanted.cpu and options.apply_resource_limits:
+            arguments += ["--cpus", f"{wanted.cpu:g}"]
+        if wanted.memory_mib and options.apply_resource_limits:
+            arguments += ["--memory", f"{wanted.memory_mib}M"]
+        if wanted.gpu:
+            arguments += ["--nv"]
         return [*arguments, *options.extra_start_args]
 
     def _build_entry(
         self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         raw = _get_sandbox(handle)
-        folder = command.cwd or raw.workdir
-        arguments = ["exec", "--cleanenv", *(["--pwd", folder] if folder else [])]
-        arguments += ["--fakeroot"] if self._needs_fakeroot(command.user) else []
+        arguments = ["exec", "--cleanenv"]
+        if folder := command.cwd or raw.workdir:
+            arguments += ["--pwd", folder]
+        if self._needs_fakeroot(command.user):
+            arguments += ["--fakeroot"]
+        arguments += [*self._exec_config.extra_exec_args, f"instance://{handle.sandbox_id}", *command.argv]
         passed = {f"{self._variables}ENV_{name}": value for name, value in {**raw.env, **command.env}.items()}
         # Otherwise the engine would expand `$` and backquotes in values.
         passed[f"{self._variables}_NO_EVAL"] = "1"
-        return [
-            *arguments,
-            *self._exec_config.extra_exec_args,
-            f"instance://{handle.sandbox_id}",
-            *command.argv,
-        ], passed
+        return arguments, passed
 
     def _needs_fakeroot(self, user: str | int | None) -> bool:
         if user is None:
@@ -268,14 +271,18 @@ class ApptainerProvider(EngineProvider):
 
     async def _prepare(self, handle: SandboxHandle, spec: SandboxSpec, what: str) -> None:
         """Create the working folder and start the entrypoint."""
-        steps = [[SHELL, "-c", 'mkdir -p -- "$1"', "sandbox", spec.workdir]] if spec.workdir else []
+        commands = []
+        if spec.workdir:
+            make = [SHELL, "-c", 'mkdir -p -- "$1"', "sandbox", spec.workdir]
+            commands.append(SandboxCommand(make, CONTROL_TIMEOUT_S, cwd="/"))  # the folder does not exist yet
         if spec.entrypoint is not None:
-            main = [SHELL, "-c", spec.entrypoint] if isinstance(spec.entrypoint, str) else list(spec.entrypoint)
-            steps.append([SHELL, "-c", RUN_ENTRYPOINT, "sandbox", *main])
-        for argv in steps:
-            # The working folder does not exist yet when its own `mkdir` runs.
-            cwd = "/" if argv is steps[0] and spec.workdir else None
-            completed, cause = await self._run(handle, SandboxCommand(argv, CONTROL_TIMEOUT_S, cwd))
+            main = spec.entrypoint
+            if isinstance(main, str):
+                main = [SHELL, "-c", main]
+            start = [SHELL, "-c", RUN_ENTRYPOINT, "sandbox", *main]
+            commands.append(SandboxCommand(start, CONTROL_TIMEOUT_S))
+        for command in commands:
+            completed, cause = await self._run(handle, command)
             if cause is not None or completed.return_code != 0:
                 raise SandboxCreateError(f"cannot create {what}: it cannot run commands\n{quote_end(completed.stderr)}")
 

@@ -161,7 +161,9 @@ class DockerProvider(EngineProvider):
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return the state that the engine reports; a container that is gone has stopped."""
         state = await self._inspect(handle, "{{.State.Status}}")
-        return SandboxStatus.STOPPED if state is None else STATUSES.get(state, SandboxStatus.UNKNOWN)
+        if state is None:
+            return SandboxStatus.STOPPED
+        return STATUSES.get(state, SandboxStatus.UNKNOWN)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
         """Return the address on which `port` is published."""
@@ -173,7 +175,9 @@ class DockerProvider(EngineProvider):
                 f"hint: declare it in the sandbox spec: `ports: [{port}]`"
             )
         host, _, published = address.rpartition(":")
-        return SandboxEndpoint(f"http://{'127.0.0.1' if host in {'0.0.0.0', '[::]'} else host}:{published}")
+        if host in ("0.0.0.0", "[::]"):
+            host = "127.0.0.1"
+        return SandboxEndpoint(f"http://{host}:{published}")
 
     async def close(self, handle: SandboxHandle) -> None:
         """Kill and remove the container."""
@@ -209,30 +213,33 @@ class DockerProvider(EngineProvider):
         self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         env_arguments, client_env = _build_env_arguments(command.env)
-        arguments = [
-            "exec",
-            *(["-i"] if interactive else []),
-            *(["-t"] if command.wants_terminal else []),
-            *(["-w", command.cwd] if command.cwd else []),
-            *env_arguments,
-        ]
-        arguments += ["--user", str(command.user)] if command.user is not None else []
+        arguments = ["exec"]
+        if interactive:
+            arguments += ["-i"]
+        if command.wants_terminal:
+            arguments += ["-t"]
+        if command.cwd:
+            arguments += ["-w", command.cwd]
+        arguments += env_arguments
+        if command.user is not None:
+            arguments += ["--user", str(command.user)]
         return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *command.argv], client_env
 
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         if completed.return_code == KILLED_RETURN_CODE:
             out_of_memory = await self._inspect(handle, "{{.State.OOMKilled}}")
-            gone = out_of_memory is None
+            if out_of_memory == "true":
+                return "oom"
+            is_gone = out_of_memory is None
         else:
-            out_of_memory = None
-            broken = completed.return_code != 0 and _mentions(completed, GONE + UNREACHABLE)
-            gone = broken and await self.status(handle) is not SandboxStatus.RUNNING
-        if gone:
+            is_broken = completed.return_code != 0 and _mentions(completed, GONE + UNREACHABLE)
+            is_gone = is_broken and await self.status(handle) is not SandboxStatus.RUNNING
+        if is_gone:
             raise SandboxNotRunningError(
                 f"docker sandbox {handle.sandbox_id!r} is not running: {quote_end(completed.stderr)}\n"
                 "hint: its time to live may be over, or its main process ended"
             )
-        return "oom" if out_of_memory == "true" else None
+        return None
 
     async def _inspect(self, handle: SandboxHandle, template: str) -> str | None:
         """Return a property of the container; None if there is no such container."""
@@ -269,22 +276,30 @@ def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptio
     arguments = ["run", "-d", "--name", container, "--label", f"{LABEL}=1"]
     for key, value in spec.metadata.items():
         arguments += ["--label", f"{LABEL}.{key}={value}"]
-    arguments += ["--init"] if options.use_init else []
-    arguments += ["-w", spec.workdir] if spec.workdir else []
+    if options.use_init:
+        arguments += ["--init"]
+    if spec.workdir:
+        arguments += ["-w", spec.workdir]
     arguments += env_arguments
     wanted = spec.resources
-    if options.apply_resource_limits:
-        arguments += ["--cpus", f"{wanted.cpu:g}"] if wanted.cpu else []
+    if wanted.cpu and options.apply_resource_limits:
+        arguments += ["--cpus", f"{wanted.cpu:g}"]
+    if wanted.memory_mib and options.apply_resource_limits:
         # Same limit for memory and swap: a sandbox that is out of memory ends instead of slowing down the machine.
         memory = f"{wanted.memory_mib}m"
-        arguments += ["--memory", memory, "--memory-swap", memory] if wanted.memory_mib else []
-    arguments += ["--gpus", str(wanted.gpu)] if wanted.gpu else []
-    arguments += ["--network", options.network] if options.network else []
-    arguments += ["--read-only"] if options.read_only else []
+        arguments += ["--memory", memory, "--memory-swap", memory]
+    if wanted.gpu:
+        arguments += ["--gpus", str(wanted.gpu)]
+    if options.network:
+        arguments += ["--network", options.network]
+    if options.read_only:
+        arguments += ["--read-only"]
     security = list(options.security_opt)
     if not any(entry.startswith("no-new-privileges") for entry in security):
         security.append("no-new-privileges")
-    limit = DEFAULT_PIDS_LIMIT if options.pids_limit is None else options.pids_limit
+    limit = options.pids_limit
+    if limit is None:
+        limit = DEFAULT_PIDS_LIMIT
     ports = [f"{options.publish_host}::{port}/tcp" for port in spec.ports]
     for flag, values in (
         ("--cap-drop", options.cap_drop),

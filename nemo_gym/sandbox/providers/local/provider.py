@@ -136,8 +136,9 @@ class LocalProvider(CommandProvider):
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return `RUNNING` until the folder is removed or the time to live is over."""
-        alive = _get_sandbox(handle).work.is_dir() and not _has_expired(handle)
-        return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
+        if _get_sandbox(handle).work.is_dir() and not _has_expired(handle):
+            return SandboxStatus.RUNNING
+        return SandboxStatus.STOPPED
 
     async def close(self, handle: SandboxHandle) -> None:
         """Kill all remaining processes and remove the folders."""
@@ -168,8 +169,9 @@ class LocalProvider(CommandProvider):
         return _get_sandbox(handle).translate_path(path)
 
     async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
-        remaining_s = await self._check_time_left(handle, command.user)
-        timeout_s = remaining_s if command.timeout_s is None else min(remaining_s, command.timeout_s)
+        timeout_s = await self._check_time_left(handle, command.user)
+        if command.timeout_s is not None:
+            timeout_s = min(timeout_s, command.timeout_s)
         settings = self._build_settings(handle, replace(command, timeout_s=timeout_s))
         with _make_memory_file(json.dumps(settings).encode()) as settings_file, _make_memory_file() as report:
             fds = (settings_file.fileno(), report.fileno())
@@ -179,8 +181,8 @@ class LocalProvider(CommandProvider):
                 # The supervisor enforces the deadline; this timeout is for when it hangs.
                 timeout_s=timeout_s + SUPERVISOR_GRACE_S,
                 grace_s=SUPERVISOR_GRACE_S,
-                stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
-                stdout=None if command.stdout is None else command.stdout.fileno(),
+                stdin=command.stdin or DEVNULL,
+                stdout=command.stdout,
                 pass_fds=fds,
                 max_output_bytes=self._max_output_bytes,
             )
@@ -220,6 +222,9 @@ class LocalProvider(CommandProvider):
         folder = sandbox.translate_path(command.cwd or "")
         prefix: list[str] = []
         filter_fd = None
+        contained = None
+        if sandbox.isolation == "rlimits":
+            contained = sandbox.list_visible_paths(self._read_only_paths)
         uid, gid = counted, _ = _find_user(self._run_as)
         if sandbox.isolation == "bubblewrap":
             shared = [*self._read_only_paths, *sandbox.sockets.values()]
@@ -229,7 +234,8 @@ class LocalProvider(CommandProvider):
                 uid = None
                 gid = None
                 # Bubblewrap denies further user namespaces only below one of its own, which root does not open.
-                filter_fd = FILTER_FD if build_namespace_filter() else None
+                if build_namespace_filter():
+                    filter_fd = FILTER_FD
             prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become, filter_fd)
         return {
             "argv": [*prefix, *command.argv],
@@ -241,7 +247,7 @@ class LocalProvider(CommandProvider):
             "max_file_bytes": self._max_file_mib * MIB,
             "max_disk_bytes": sandbox.disk_mib * MIB,
             "folders": [str(sandbox.work), str(sandbox.tmp)],
-            "contained": sandbox.list_visible_paths(self._read_only_paths) if sandbox.isolation == "rlimits" else None,
+            "contained": contained,
             "uid": uid,
             "gid": gid,
             "counted_uid": counted,
@@ -295,7 +301,8 @@ class LocalProvider(CommandProvider):
             memory_mib=spec.resources.memory_mib or self._memory_mib,
             disk_mib=(spec.resources.disk_gib or 0) * 1024 or self._max_disk_mib,
             expires_at=math.inf,
-            **_read_options(spec),
+            sockets=dict(spec.provider_options.get("sockets") or {}),
+            has_network=bool(spec.provider_options.get("network")),
         )
 
     async def _choose_isolation(self, handle: SandboxHandle) -> LocalIsolation:
@@ -303,9 +310,13 @@ class LocalProvider(CommandProvider):
         if self._isolation == "none":
             LOG.warning("local sandboxes are not isolated from files and network, as the config asks")
             return "none"
-        chosen = await choose_isolation(
-            self._isolation, self._bubblewrap, lambda isolation: self._find_problem(_with_isolation(handle, isolation))
-        )
+
+        async def find_problem(isolation: Isolation) -> str | None:
+            # With the default working folder: failing to mount the spec's own would not mean that bubblewrap is broken.
+            sandbox = replace(_get_sandbox(handle), isolation=isolation, workdir=DEFAULT_WORKDIR)
+            return await self._find_problem(replace(handle, raw=sandbox))
+
+        chosen = await choose_isolation(self._isolation, self._bubblewrap, find_problem)
         problem = chosen.without_bubblewrap
         if chosen.isolation == "bubblewrap":
             LOG.info("local sandboxes run under bubblewrap: no network, read-only system, private folders")
@@ -363,11 +374,6 @@ def _is_reachable_by_all(path: str) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in Path(path).absolute().parents)
 
 
-def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:
-    # With the default working folder: failing to mount the spec's own would not mean that bubblewrap is broken.
-    return replace(handle, raw=replace(_get_sandbox(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
-
-
 def _refuse_unsupported(spec: SandboxSpec) -> None:
     if not sys.platform.startswith("linux"):
         raise SandboxCreateError("local sandboxes need Linux\nhint: use the `docker` provider")
@@ -379,12 +385,6 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
     unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
     if unused:
         LOG.info("a local sandbox ignores %s: commands use this machine's programs", " and ".join(unused))
-
-
-def _read_options(spec: SandboxSpec) -> dict[str, Any]:
-    """Return the sockets and the network access that the spec's `provider_options` grant."""
-    options = spec.provider_options
-    return {"sockets": dict(options.get("sockets") or {}), "has_network": bool(options.get("network"))}
 
 
 def _has_expired(handle: SandboxHandle) -> bool:

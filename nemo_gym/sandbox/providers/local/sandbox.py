@@ -75,9 +75,11 @@ class LocalSandbox:
 
     def build_base_env(self) -> dict[str, str]:
         """Return the environment of every command, before the spec's own variables."""
-        has_own_paths = self.isolation == "bubblewrap"
-        home = self.workdir if has_own_paths else str(self.work)
-        tmp = "/tmp" if has_own_paths else str(self.tmp)
+        home = str(self.work)
+        tmp = str(self.tmp)
+        if self.isolation == "bubblewrap":
+            home = self.workdir
+            tmp = "/tmp"
         return {"PATH": SYSTEM_PATH, "HOME": home, "TMPDIR": tmp, "LANG": "C.UTF-8"}
 
     def save(self) -> None:
@@ -108,11 +110,15 @@ class LocalSandbox:
         """
         executable = shutil.which(bubblewrap) or bubblewrap
         if become is None:
-            options = ["--unshare-user", *(["--disable-userns"] if _can_disable_namespaces(executable) else [])]
+            options = ["--unshare-user"]
+            if _can_disable_namespaces(executable):
+                options += ["--disable-userns"]
         else:
             options = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        options += ["--share-net"] if self.has_network else []
-        options += ["--seccomp", str(filter_fd)] if filter_fd is not None else []
+        if self.has_network:
+            options += ["--share-net"]
+        if filter_fd is not None:
+            options += ["--seccomp", str(filter_fd)]
         shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
         # The sandbox's own /tmp hides the machine's, so paths in there are mounted again.
         for path in (path for path in read_only_paths if _is_within(path, "/tmp")):
