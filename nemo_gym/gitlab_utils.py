@@ -16,7 +16,7 @@ from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab import Confirm as Confirm
 from nemo_gym._data.gitlab_api import GitlabError as GitlabError, RegistrySettings as RegistrySettings
-from nemo_gym._data.gitlab_files import Progress as Progress
+from nemo_gym._data.resumable import Progress as Progress
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import (
     ConfigError,

@@ -5,6 +5,7 @@ An answer that could not be judged is not a wrong answer: it is reported as a fa
 (`gym eval reverify --judge-failed-only`). Each environment has its own prompts and labels.
 """
 
+import asyncio
 import functools
 import inspect
 import logging
@@ -16,7 +17,6 @@ from pydantic import BaseModel
 
 from nemo_gym import grading
 from nemo_gym._servers.http.guard import json_reply
-from nemo_gym._util import off_the_loop as aio
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
     FAILURE_KIND_KEY,
@@ -178,7 +178,7 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     The reply is the request with a masked reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take
     `body`, `request` and `response` in any order; FastAPI sees the same signature as before.
     """
-    call = fn if inspect.iscoroutinefunction(fn) else functools.partial(aio.in_thread, fn)
+    call = fn if inspect.iscoroutinefunction(fn) else functools.partial(asyncio.to_thread, fn)
     signature = resolve_signature(fn)
 
     @functools.wraps(fn)

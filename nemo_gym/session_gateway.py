@@ -11,6 +11,7 @@ also lets API keys name sessions; `enabled: false` in that block turns the gatew
 `nemo_gym._training.sessions`; `docs/guides/train-with-a-gateway.md` is the guide.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import wraps
@@ -26,7 +27,6 @@ from nemo_gym._servers.http.guard import json_reply
 from nemo_gym._servers.policy_versions.of_this_server import require_run_token
 from nemo_gym._training.capture.call_records import DIALECT_OF_PATH
 from nemo_gym._util.known_secrets import describe_error
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.rollout_paths import check_rollout_id
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class _ControlRoutes:
         except Exception as error:
             return _refuse(error)
         # In a thread: a long session takes a while, and other calls must not wait for it.
-        reply = await in_thread(lambda: json_reply(200, session.to_json(with_traces=True)))
+        reply = await asyncio.to_thread(lambda: json_reply(200, session.to_json(with_traces=True)))
         session.was_fetched = session.was_fetched or session.status != "open"
         return reply
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._data.text_lengths import BATCH_CHARACTERS, LONGEST_TEXT, CountTokens, TextLengths, make_text_batches
+from nemo_gym._data.text_lengths import CountTokens, TextLengths
 from nemo_gym._results.metrics.describe import Number, to_finite
 
 _MOST_SETTINGS = 1024
@@ -135,10 +135,6 @@ class Conversations:
         self.user_messages = Distinct()
         self._lengths = TextLengths(count_tokens)
         self._measure_repeated = functools.lru_cache(_MOST_TEXTS)(self._lengths.of)
-        self._batches = make_text_batches(count_tokens) if count_tokens is not None else None
-        self._texts = list[str]()
-        self._rows = list[int]()
-        self._characters = 0
 
     def add_all(self, given: Iterable[tuple[Mapping[str, Any], Asked]]) -> None:
         """Measure create params; each comes with its parsed parts."""
@@ -162,24 +158,9 @@ class Conversations:
             if turns:
                 self.turns.append(turns)
             identities.append(hash(tuple(parts)))
-            if self._characters >= BATCH_CHARACTERS:
-                self.flush()
         self.create_params.add_hashes(identities)
         for seen in (self.create_params, self.user_messages):
             seen.compact()
-
-    def flush(self) -> None:
-        """Measure the texts waiting to be measured as a batch; only then are the numbers complete."""
-        if self._texts and self._batches is not None:
-            self.user_messages.add_all(self._texts)
-            all_words = self.words
-            all_tokens = self.tokens
-            for row, words, tokens in zip(self._rows, *self._batches.of(self._texts), strict=True):
-                all_words[row] += words
-                all_tokens[row] += tokens
-        self._texts = []
-        self._rows = []
-        self._characters = 0
 
     def _measure_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
         """Like `_measure_input`, for plain messages only."""
@@ -189,7 +170,8 @@ class Conversations:
         for role, content in messages:
             if role == "user":
                 turns += 1
-                of_text = self._measure_user_text(content)
+                self.user_messages.add(content)
+                of_text = self._lengths.of(content)
             else:
                 of_text = self._measure_shared_text(content)
             words += of_text[0]
@@ -200,9 +182,9 @@ class Conversations:
     def _measure_input(self, given: Any, parts: list[Any]) -> tuple[int, int, int]:
         """Count words, tokens and turns; add to `parts` what identifies the input."""
         if isinstance(given, str):
-            given_words, tokens = self._measure_user_text(given)
+            self.user_messages.add(given)
             parts.append(given)
-            return given_words, tokens, 1
+            return *self._lengths.of(given), 1
         if not isinstance(given, list) or not given:
             parts.append(encode_canonically(given))
             return count_words(given), 0, 0
@@ -226,16 +208,6 @@ class Conversations:
         if is_user:
             self.user_messages.add(_identify(item.get("content")))
         return count_words(item), sum(self._lengths.of(text)[1] for text in _list_texts(item)), int(is_user)
-
-    def _measure_user_text(self, text: str) -> tuple[int, int]:
-        """Count the words and tokens of a user's text; 0 for now if the text will be measured in a batch."""
-        if self._batches is None or self._characters >= BATCH_CHARACTERS or not 0 < len(text) <= LONGEST_TEXT:
-            self.user_messages.add(text)
-            return self._lengths.of(text)
-        self._texts.append(text)
-        self._rows.append(len(self.words))
-        self._characters += len(text)
-        return 0, 0
 
     def _measure_shared_text(self, text: str) -> tuple[int, int]:
         """Count the words and tokens of a text that many rows may share, such as a system prompt."""
@@ -285,9 +257,6 @@ class Distinct:
     def add(self, value: str | bytes) -> None:
         self.total += 1
         self._new.append(hash(value))
-
-    def add_all(self, values: Collection[str | bytes]) -> None:
-        self.add_hashes(list(map(hash, values)))
 
     def add_hashes(self, numbers: Collection[int]) -> None:
         """Add values whose hashes are known."""

@@ -195,18 +195,14 @@ class MetricsAccumulator:
         self._asked.append((params, asked))
         self._bytes += size_bytes
         if len(self._rows) >= _ROWS_TOGETHER or self._bytes >= _BYTES_TOGETHER:
-            self._measure_together()
-
-    def flush(self) -> None:
-        """Measure the buffered rows; only then are the numbers complete."""
-        self._measure_together()
-        self.conversations.flush()
+            self.flush()
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics as named and ordered in a metrics file."""
         return combine_metrics([self])
 
-    def _measure_together(self) -> None:
+    def flush(self) -> None:
+        """Measure the buffered rows; only then are the numbers complete."""
         self.examples += len(self._rows)
         for settings, count in Counter(settings for _, (settings, _) in self._asked).items():
             if settings.tools is not None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym._data.gitlab_api import GitlabError, RegistrySettings
-from nemo_gym._data.gitlab_files import Checksum, Files, Progress, compute_checksum
+from nemo_gym._data.gitlab_files import Checksum, Files, compute_checksum
 from nemo_gym._data.gitlab_registry import DatasetRegistry, StoredVersion, open_registry
+from nemo_gym._data.resumable import Progress
 
 Notice = Callable[[str], None]
 Confirm = Callable[[str], bool]

@@ -1,39 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a version in a registry, sent and received over HTTP or through a store the registry points to.
 
-A file arrives completely or not at all; what was received over HTTP before a connection broke is kept beside the target
-and resumed if the server allows it. MLflow's own library handles the other stores (S3, GCS, Azure, a shared folder) and
-takes their credentials from the usual places; GitLab needs none of it.
+MLflow's own library handles the stores (S3, GCS, Azure, a shared folder) and takes their credentials from the usual
+places; GitLab needs none of it.
 """
 
-import fcntl
 import hashlib
 import os
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedRandom
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from nemo_gym._data.gitlab_api import Api, GitlabError
+from nemo_gym._data.resumable import Progress, RemoteFile, download, require_intact
 
 if TYPE_CHECKING:
     from requests import Response
 
-Progress = Callable[[int, int | None], None]
-"""Called with the number of bytes so far, and the total if known."""
-
 _CHUNK_BYTES = 1 << 16
-_ATTEMPTS_WITHOUT_PROGRESS = 3
-
-
-class DamagedFile(GitlabError):
-    """The received file differs from the uploaded one."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +38,6 @@ def compute_checksum(path: Path) -> Checksum:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return Checksum(file.tell(), digest)
-
-
-def require_intact(target: Path, actual: str, expected: str | None) -> None:
-    """Raise DamagedFile if a file's checksum differs from the one noted on upload."""
-    if expected is not None and actual != expected:
-        raise DamagedFile(
-            f"{target.name!r} arrived damaged: its checksum is {actual}, on upload it was {expected}.\n"
-            "hint: download it again; if that does not help, the file was replaced in the registry"
-        )
 
 
 class HttpFiles:
@@ -98,49 +78,31 @@ class HttpFiles:
 
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
         """Download a file completely to `target`, or leave `target` unchanged."""
-        with self._get_whole(path) as response:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            total = _read_total(response)
-            validator = _read_validator(response)
-            identity = sha256 or validator
-            with _open_part(target, f"{self._make_url(path)} {identity} {total}", keep=identity is not None) as file:
-                if file.tell() != total:
-                    self._fill(file, response, path, None if sha256 else validator, progress)
-                file.seek(0)
-                require_intact(target, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
-                os.fsync(file.fileno())
-                os.replace(file.name, target)
-
-    def _fill(
-        self, file: BufferedRandom, response: "Response", path: str, validator: str | None, progress: Progress
-    ) -> None:
-        """Append what is missing; resume a broken connection as long as something arrives."""
         what = f"download {path!r}"
-        failures = 0
-        most = file.tell()
-        if file.tell():
-            response.close()
-            response = self._get(path, what, file.tell(), validator)
-        while True:
-            total = _read_total(response)
-            start = _read_range(response)[0] if response.status_code == 206 else 0
-            if start != file.tell():  # a server without range support starts from the beginning
-                file.truncate(start)
-                file.seek(start)
-            try:
-                for chunk in self._chunks(response, what):
-                    file.write(chunk)
-                    progress(file.tell(), total)
-                if total is None or file.tell() == total:
-                    return
-                raise GitlabError(f"could not {what}: only {file.tell():,} of {total:,} bytes arrived")
-            except GitlabError:
-                failures = 0 if file.tell() > most else failures + 1
-                most = max(most, file.tell())
-                if failures >= _ATTEMPTS_WITHOUT_PROGRESS:
-                    raise
-            time.sleep(next(iter(self._api.settings.pauses_s), 0.0))
-            response = self._get(path, what, file.tell(), validator)
+        with self._get_whole(path) as first:
+            validator = _read_validator(first)
+            identity = sha256 or validator
+            unread = [first]
+
+            @contextmanager
+            def open_at(start: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+                if unread and start == 0:
+                    response = unread.pop()
+                else:
+                    response = self._get(path, what, start, None if sha256 else validator)
+                with response:
+                    yield _read_start(response), self._chunks(response, what)
+
+            remote = RemoteFile(
+                repr(path),
+                open_at,
+                size_bytes=_read_total(first),
+                identity=identity and f"{self._make_url(path)} {identity}",
+                checksum=sha256,
+                error=GitlabError,
+                is_temporary=lambda error: isinstance(error, GitlabError) and error.status is None,
+            )
+            download(remote, target, progress, next(iter(self._api.settings.pauses_s), 0.0))
 
     def _get_whole(self, path: str) -> "Response":
         """Request a whole file, as a range if the server supports ranges."""
@@ -197,43 +159,17 @@ class _ProgressReader:
         return chunk
 
 
-@contextmanager
-def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BufferedRandom]:
-    """Open what has arrived of a file so far, at its end; locked, because two processes must not append to one file.
-
-    It stays after a failure only if its content can be recognized later.
-    """
-    mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    part = target.with_name(f".{target.name[:100]}.{mark}.part")
-    with part.open("a+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise GitlabError(f"another process is downloading {target} now.\nhint: wait until it is done") from error
-        if not part.exists() or not os.path.samestat(part.stat(), os.fstat(file.fileno())):
-            raise GitlabError(f"another process has just downloaded {target}.\nhint: use it, or run the command again")
-        if not keep:
-            file.truncate(0)
-        file.seek(0, os.SEEK_END)
-        try:
-            yield file
-        except BaseException as error:
-            if isinstance(error, DamagedFile) or not keep or file.tell() == 0:
-                part.unlink(missing_ok=True)
-            elif isinstance(error, GitlabError):
-                message = f"{error}\n{file.tell():,} bytes are kept beside the target: the same command resumes there"
-                raise GitlabError(message, error.status, error.code) from error
-            if isinstance(error, OSError) and error.filename is None:
-                error.filename = str(target)  # a write error says only that the disk is full, not which
-            raise
-
-
 def _read_total(response: "Response") -> int | None:
     """Return the size of the whole file; None if the server does not say."""
     if response.status_code == 206:
         return _read_range(response)[1]
     length = response.headers.get("Content-Length")
     return int(length) if length is not None else None
+
+
+def _read_start(response: "Response") -> int:
+    """Return the offset of what a response holds: a server without range support sends the whole file."""
+    return _read_range(response)[0] if response.status_code == 206 else 0
 
 
 def _read_range(response: "Response") -> tuple[int, int | None]:
@@ -275,7 +211,8 @@ class ObjectStoreFiles:
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with self._download(path, near=target.parent) as file:
-            require_intact(target, compute_checksum(file).sha256, sha256)
+            if sha256 is not None:
+                require_intact(repr(path), compute_checksum(file).sha256, sha256, GitlabError)
             progress(file.stat().st_size, file.stat().st_size)
             file.replace(target)
 

@@ -18,8 +18,7 @@ from nemo_gym._config.config_files import load_file
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import DatasetInfo
+    from huggingface_hub import DatasetInfo, HfApi
 
 DATASET: Final = "dataset"
 ATTEMPTS = 3
@@ -103,7 +102,7 @@ def retry(ask: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def is_temporary(error: HubError) -> bool:
+def is_temporary(error: GymError) -> bool:
     """Return whether an error may be temporary: no connection, or a Hub that is failing."""
     if error.__cause__ is None or isinstance(error.__cause__, (ImportError, ValueError)):
         return False

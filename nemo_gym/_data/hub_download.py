@@ -1,56 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Download datasets from the Hugging Face Hub: a raw file unchanged, or a split as JSONL.
 
-A file appears complete, with the checksum the Hub gives for it, or not at all. What was received before a connection
-broke or the process died is kept beside the target, and the next call resumes from there.
+A file appears complete, with the checksum the Hub gives for it, or not at all; see `resumable.py`.
 """
 
-import fcntl
 import hashlib
 import io
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.hub import (
-    ATTEMPTS,
-    DATASET,
-    PAUSE_S,
-    Hub,
-    HubError,
-    explain_errors,
-    is_temporary,
-    require_client,
-    retry,
-)
+from nemo_gym._data.hub import DATASET, Hub, HubError, explain_errors, is_temporary, require_client, retry
 from nemo_gym._data.hub_rows import write_jsonl
 from nemo_gym._data.hub_splits import assign_splits, explain_bad_card, is_data_file
+from nemo_gym._data.resumable import RemoteFile, download, lock_download, receive
 from nemo_gym._util.nearest import did_you_mean
 
 _README = "README.md"
 _LARGEST_README_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of a dataset at one commit."""
-
-    repo_id: str
-    path: str
-    commit: str
-    url: str
-    size_bytes: int | None
-    checksum: str
-    """SHA-256 of a large file, else git's id of its content."""
-
-    def __str__(self) -> str:
-        return f"{self.path!r} of {self.repo_id!r}"
+_CHUNK_BYTES = 1 << 16
+_LONGEST_NAME_SHOWN = 40
 
 
 def fetch_dataset(hub: Hub, dataset: DatasetConfig, target: Path) -> Path:
@@ -68,7 +41,7 @@ def download_artifact(hub: Hub, repo_id: str, artifact: str, target: Path, revis
     """Download one raw file of a dataset, unchanged."""
     remote = locate(hub, repo_id, artifact, revision)
     with _workspace(target) as folder:
-        os.replace(_fetch(hub, remote, folder), target)
+        os.replace(_fetch(remote, artifact, folder), target)
     return target
 
 
@@ -106,7 +79,7 @@ def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[st
         if (readme.size_bytes or 0) > _LARGEST_README_BYTES:
             raise explain_bad_card(repo_id, f"has {readme.size_bytes:,} bytes")
         buffer = io.BytesIO()
-        receive(hub, readme, buffer)
+        receive(readme, buffer)
         card = buffer.getvalue().decode("utf-8", errors="replace")
     splits = assign_splits(repo_id, paths, card)
     if not splits:
@@ -131,7 +104,16 @@ def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> Re
             found = hub.api.get_hf_file_metadata(url=url)
             commit = found.commit_hash or revision or "main"
             pinned = hf_hub_url(repo_id, path, repo_type=DATASET, revision=commit, endpoint=hub.api.endpoint)
-        return RemoteFile(repo_id, path, commit, pinned, found.size, found.etag or "")
+        name = f"{path!r} of {repo_id!r}"
+        return RemoteFile(
+            name,
+            lambda start: _open_at(hub, name, pinned, start),
+            size_bytes=found.size,
+            identity=found.etag or f"{path}@{commit}",
+            checksum=found.etag,
+            error=HubError,
+            is_temporary=is_temporary,
+        )
 
     try:
         return retry(ask)
@@ -145,41 +127,40 @@ def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> Re
         ) from error
 
 
-def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
-    """Append what `file` lacks of a remote file; resume a broken connection a few times."""
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils._headers import build_hf_headers
+@contextmanager
+def _open_at(hub: Hub, name: str, url: str, start: int) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """Request a file from an offset on; give the offset of what is sent, and its content."""
+    from huggingface_hub import constants, get_session, utils
 
-    headers = {**build_hf_headers(token=hub.token or None, library_name="nemo-gym"), "Accept-Encoding": "identity"}
-    failures = 0
-    while True:
-        had = file.tell()
-        try:
-            with explain_errors(f"download {remote}"):
-                http_get(
-                    remote.url,
-                    file,
-                    resume_size=had,
-                    headers=headers,
-                    expected_size=remote.size_bytes,
-                    displayed_filename=remote.path,
-                )
-            return
-        except HubError as error:
-            failures = 0 if file.tell() > had else failures + 1
-            if failures >= ATTEMPTS or not is_temporary(error):
-                raise
-            time.sleep(PAUSE_S)
+    client: Any = utils  # it exports these names, but type checkers do not see that
+    headers = {
+        **client.build_hf_headers(token=hub.token or None, library_name="nemo-gym"),
+        "Accept-Encoding": "identity",
+    }
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    # httpx since version 1 of the library, requests before.
+    session: Any = get_session()
+    with explain_errors(f"download {name}"):
+        if hasattr(session, "stream"):
+            timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
+            request = session.stream("GET", url, headers=headers, timeout=timeout_s, follow_redirects=True)
+        else:
+            request = session.get(url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT, stream=True)
+        with request as response:
+            client.hf_raise_for_status(response)
+            chunks = response.iter_raw() if hasattr(response, "iter_raw") else response.iter_content(_CHUNK_BYTES)
+            yield (start if response.status_code == 206 else 0), chunks
 
 
 def _write_split(hub: Hub, repo_id: str, commit: str, files: Sequence[str], target: Path) -> int:
     with _workspace(target) as folder:
-        fetched = [(path, _fetch(hub, locate(hub, repo_id, path, commit), folder)) for path in files]
+        fetched = [(path, _fetch(locate(hub, repo_id, path, commit), path, folder)) for path in files]
         return write_jsonl(fetched, target)
 
 
 def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import RepoFile
 
     def ask() -> list[str]:
         with explain_errors(f"list the files of the dataset {repo_id!r}"):
@@ -197,65 +178,31 @@ def _workspace(target: Path) -> Iterator[Path]:
     folder = target.with_name(f".{target.name[:100]}.download")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise HubError(
-                f"another process is downloading {target} right now.\nhint: wait until it is done"
-            ) from error
+        lock_download(lock, target, HubError)
         try:
             yield folder
         except BaseException as error:
-            if not any(folder.glob("*.part")) and not any(folder.glob("*.whole")):
+            whole = len([*folder.glob("*.whole")])
+            if not whole and not any(folder.glob("*.part")):
                 shutil.rmtree(folder)
-            elif isinstance(error, HubError):
-                raise HubError(f"{error}\nwhat was received is kept; the same command resumes from there") from error
+            elif whole and isinstance(error, HubError):
+                raise HubError(
+                    f"{error}\ncomplete files are kept: {whole}; the same command resumes from there"
+                ) from error
             raise
         shutil.rmtree(folder)
 
 
-def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
-    """Download a file into `folder`, complete and checked."""
-    name = (
-        remote.checksum
-        if remote.checksum.isalnum()
-        else hashlib.sha256(f"{remote.path}@{remote.commit}".encode()).hexdigest()
-    )
-    whole = folder / f"{name}.whole"
-    part = folder / f"{name}.part"
+def _fetch(remote: RemoteFile, path: str, folder: Path) -> Path:
+    """Download a file into `folder`, unless it is there already."""
+    whole = folder / f"{hashlib.sha256(str(remote.identity).encode()).hexdigest()}.whole"
     if whole.exists():
         return whole
-    with part.open("r+b" if part.exists() else "w+b") as file:
-        file.seek(0, os.SEEK_END)
-        if remote.size_bytes is not None and file.tell() > remote.size_bytes:
-            file.seek(0)
-            file.truncate()
-        try:
-            receive(hub, remote, file)
-        except OSError as error:
-            error.filename = error.filename or str(part)
-            raise
-        file.flush()
-        os.fsync(file.fileno())
-        actual = compute_checksum(file, like=remote.checksum)
-    if actual != remote.checksum:
-        part.unlink()
-        raise HubError(
-            f"{remote} arrived damaged: its checksum is {actual}, the Hub says {remote.checksum}.\n"
-            "hint: download it again; if that does not help, a proxy may be changing files"
-        )
-    return part.rename(whole)
+    from huggingface_hub import utils
 
-
-def compute_checksum(file: BinaryIO, like: str) -> str:
-    """Return a file's checksum of the same type as `like`: SHA-256, or git's id of a blob; else `like` itself."""
-    if len(like) == 64:
-        digest = hashlib.sha256()
-    elif len(like) == 40:
-        digest = hashlib.sha1(b"blob %d\0" % file.seek(0, os.SEEK_END), usedforsecurity=False)
-    else:
-        return like
-    file.seek(0)
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
+    client: Any = utils  # it exports the name, but type checkers do not see that
+    with client.tqdm(
+        desc=path[-_LONGEST_NAME_SHOWN:], total=remote.size_bytes, unit="B", unit_scale=True, disable=None
+    ) as bar:
+        download(remote, whole, lambda done, _: bar.update(done - bar.n))
+    return whole

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nemo_gym._data.dataset_rows import BadRow, Offending, OffendingRows, parse_row
 from nemo_gym._data.hub import DATASET, Hub, HubError, explain_errors, require_client, status_of
-from nemo_gym._data.hub_download import compute_checksum, locate, receive
+from nemo_gym._data.hub_download import locate
 from nemo_gym._data.lines import read_raw_rows
+from nemo_gym._data.resumable import compute_checksum, receive
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 
 if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import RepoFile
 
 LOG = logging.getLogger(__name__)
 _MAIN = "main"
@@ -129,12 +130,12 @@ def read_back(hub: Hub, uploaded: Uploaded, path: Path) -> None:
     """Read the whole file from the Hub and compare it with `path`; raise HubError if it differs."""
     remote = locate(hub, uploaded.repo_id, uploaded.path_in_repo, uploaded.commit)
     received = _Digest()
-    receive(hub, remote, cast(BinaryIO, received))
+    receive(remote, cast(BinaryIO, received))
     with path.open("rb") as local:
         digest = hashlib.file_digest(local, "sha256").hexdigest()
     if received.hexdigest() != digest:
         raise HubError(
-            f"{remote} is not the file {path}: SHA-256 {received.hexdigest()} there, {digest} here.\n"
+            f"{remote.name} is not the file {path}: SHA-256 {received.hexdigest()} there, {digest} here.\n"
             "hint: upload it again"
         )
 
@@ -195,7 +196,7 @@ def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tupl
 
 
 def _find_file(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import RepoFile
 
     with explain_errors(f"look up {path!r} in {repo_id!r}"):
         found = hub.api.get_paths_info(repo_id, [path], revision=revision, repo_type=DATASET)
@@ -224,16 +225,18 @@ def _repository(hub: Hub, wanted: HubUpload, exists: bool) -> Iterator[None]:
 @contextmanager
 def _progress_bars(*, shown: bool) -> Iterator[None]:
     """Show or hide the client's progress bars: by default it shows some even without a terminal."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub import utils
 
-    if shown or are_progress_bars_disabled():
+    client: Any = utils  # it exports these names, but type checkers do not see that
+
+    if shown or client.are_progress_bars_disabled():
         yield
         return
-    disable_progress_bars()
+    client.disable_progress_bars()
     try:
         yield
     finally:
-        enable_progress_bars()
+        client.enable_progress_bars()
 
 
 def _create(hub: Hub, wanted: HubUpload) -> bool:

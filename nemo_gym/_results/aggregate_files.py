@@ -133,10 +133,10 @@ async def aggregate_with(
     `ask_for`: the agents to ask about, None for all; for the others no rows are kept in memory.
     """
     # Event loops are slow to import, and the files can be aggregated without.
-    from nemo_gym._util.off_the_loop import in_thread
+    import asyncio
 
     known = requested or Requested()
-    agents = await in_thread(read_rollouts, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
+    agents = await asyncio.to_thread(read_rollouts, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
     aggregates = []
     for one in agents:
         if one.rollouts:
@@ -144,7 +144,7 @@ async def aggregate_with(
             if one.agent is not None and one.rows:
                 own = await post(one.agent, [row for _, row in one.rows])
             one.rows.clear()
-            aggregates.append(await in_thread(_aggregate, one, known, answer_keys or {}, own))
+            aggregates.append(await asyncio.to_thread(_aggregate, one, known, answer_keys or {}, own))
     return aggregates
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls that a collection makes to servers: for rollouts, for observations of them, and for metrics."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 

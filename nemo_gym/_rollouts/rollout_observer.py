@@ -5,6 +5,7 @@ A run whose config turns none of this on has no observer. What is captured, and 
 (`nemo_gym.model_call_capture`, `nemo_gym.token_id_capture`).
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,6 @@ from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.outcomes import Outcome, Row, Scored
 from nemo_gym._rollouts.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym._util.known_secrets import describe_error
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
@@ -98,7 +98,7 @@ class RolloutObserver:
 
     async def begin(self, row: Row) -> None:
         """Forget what an earlier attempt with the same id left behind, in this run or another."""
-        await in_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
+        await asyncio.to_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
         rollout_id = maybe_rollout_id_from_run_body(row)
         tokens = self._tokens
         if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
@@ -112,7 +112,7 @@ class RolloutObserver:
         if self._tokens is not None and wants_tokens and rollout_id is not None:
             tokens = await self._tokens.freeze(rollout_id)
             self._snapshots[rollout_id] = (tokens.snapshot_id, tokens.version)
-        return await in_thread(self._add_observations, outcome, tokens)
+        return await asyncio.to_thread(self._add_observations, outcome, tokens)
 
     async def note_recorded(self, outcome: Outcome) -> str | None:
         """Drop the tokens that the recorded row holds; return the reason to stop if too many rows lack them."""

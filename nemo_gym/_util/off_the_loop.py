@@ -1,32 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep slow work off the event loop: in a thread, or in a child process that can be killed.
-
-A thread suits work that waits; a child process suits work that computes, may hang, or may crash. Every call to
-`in_process` pays for a process start, so pools for many tiny jobs are not here.
-"""
+"""Event loops and threads: a loop in a thread of its own, results as they finish, an exception raised in a thread."""
 
 import asyncio
 import contextlib
 import ctypes
-import functools
-import multiprocessing
-import pickle
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-from nemo_gym.errors import GymError
-
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class ChildProcessDied(GymError):
-    """A child process ended without an answer: it was killed, ran out of memory, or crashed."""
 
 
 class AsFinished(Iterator[Awaitable[T]]):
@@ -114,87 +97,3 @@ def interrupt_thread(thread: threading.Thread, error: type[BaseException]) -> No
     """Raise `error` in what `thread` executes, with its next step in Python; nothing happens if it has ended."""
     assert thread.ident is not None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
-
-
-async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`fn(*args, **kwargs)` in a worker thread, with the caller's context variables."""
-    return await asyncio.to_thread(fn, *args, **kwargs)
-
-
-async def in_process(fn: Callable[..., T], /, *args: Any, timeout_s: float | None = None, **kwargs: Any) -> T:
-    """`fn(*args, **kwargs)` in a child process of its own.
-
-    The child is killed when `timeout_s` passes (TimeoutError) or the caller is cancelled. `fn`, its arguments and its
-    result must be picklable. What `fn` raises is raised here; a child that dies raises ChildProcessDied.
-    """
-    receiver, process = await asyncio.to_thread(_start, fn, args, kwargs)
-    try:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await _wait_until_readable(receiver)
-        except TimeoutError as error:
-            raise TimeoutError(f"{_name_function(fn)} gave no answer within {timeout_s} s and was killed") from error
-        return await asyncio.to_thread(_receive_outcome, receiver, process)
-    finally:
-        process.kill()
-        receiver.close()
-        await asyncio.shield(asyncio.to_thread(_reap, process))
-
-
-def _start(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Connection, BaseProcess]:
-    context = _choose_context()
-    receiver, sender = context.Pipe(duplex=False)
-    process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-        target=_run_in_child, args=(sender, functools.partial(fn, *args, **kwargs)), daemon=True
-    )
-    process.start()
-    # The child holds the only writing end, so its death shows as the end of the stream.
-    sender.close()
-    return receiver, process
-
-
-def _choose_context() -> BaseContext:
-    # A fork of a process with threads and an event loop may deadlock; the fork server forks a clean one.
-    methods = multiprocessing.get_all_start_methods()
-    return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-
-
-def _run_in_child(sender: Connection, call: Callable[[], Any]) -> None:
-    try:
-        answer = (True, call())
-    except Exception as error:
-        answer = (False, error)
-    try:
-        sender.send(answer)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        sender.send((False, TypeError(f"the outcome cannot be sent between processes: {answer[1]!r} ({error})")))
-
-
-async def _wait_until_readable(receiver: Connection) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(receiver.fileno(), ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(receiver.fileno())
-
-
-def _receive_outcome(receiver: Connection, process: BaseProcess) -> Any:
-    try:
-        succeeded, value = receiver.recv()
-    except (EOFError, OSError) as error:
-        process.join(timeout=5)
-        raise ChildProcessDied(f"a child process ended without an answer (exit code {process.exitcode})") from error
-    if succeeded:
-        return value
-    raise value
-
-
-def _reap(process: BaseProcess) -> None:
-    process.join()
-    process.close()
-
-
-def _name_function(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__qualname__", repr(fn))

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from nemo_gym._training.capture.capture_middleware import RecordedAnswer
 from nemo_gym._util.known_secrets import describe_error
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
 from nemo_gym.token_id_capture.records import (
     MASK_SAMPLE_KEY as MASK_SAMPLE_KEY,
@@ -130,7 +129,7 @@ async def capture_tokens(answer: Any, context: CaptureContext | None = None) -> 
     if context is None:
         return False
     try:
-        entries = await in_thread(read_token_entries, answer, context.rollout_id, context.model_call_id)
+        entries = await asyncio.to_thread(read_token_entries, answer, context.rollout_id, context.model_call_id)
         reason = "the answer holds no token ids"
     except ValidationError as error:
         entries = []

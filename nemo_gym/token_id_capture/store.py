@@ -5,6 +5,7 @@ Beside it stand `.tokens.begun` (the calls that were started), `.tokens.incomple
 `.tokens.frozen` (the rollout takes no more tokens).
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,6 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from nemo_gym._training.capture.capture_store import append_object, read_objects
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.rollout_paths import check_rollout_id
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from nemo_gym.token_id_capture.records import TokenCaptureSnapshot, TokenEntry
@@ -35,33 +35,37 @@ class TokenCaptureStore:
 
     async def begin_call(self, rollout_id: str, model_call_id: str) -> None:
         """Note that a call was started: until it is put or marked, the rollout is incomplete."""
-        await in_thread(append_object, self._get_path(rollout_id, BEGUN_SUFFIX), {"model_call_id": model_call_id})
+        await asyncio.to_thread(
+            append_object, self._get_path(rollout_id, BEGUN_SUFFIX), {"model_call_id": model_call_id}
+        )
 
     async def put(self, entry: TokenEntry) -> None:
         """Add the tokens of one answer; after `freeze` they are refused and the rollout counts as incomplete."""
-        await in_thread(self._put, entry)
+        await asyncio.to_thread(self._put, entry)
 
     async def mark_incomplete(self, rollout_id: str, model_call_id: str = "") -> None:
-        await in_thread(append_object, self._get_path(rollout_id, INCOMPLETE_SUFFIX), {"model_call_id": model_call_id})
+        await asyncio.to_thread(
+            append_object, self._get_path(rollout_id, INCOMPLETE_SUFFIX), {"model_call_id": model_call_id}
+        )
 
     async def explain_incomplete(self, rollout_id: str, model_call_id: str, reason: str) -> None:
         """Mark the rollout incomplete and keep the reason for its snapshot."""
-        await in_thread(self._explain, rollout_id, model_call_id, reason)
+        await asyncio.to_thread(self._explain, rollout_id, model_call_id, reason)
 
     async def freeze(self, rollout_id: str) -> TokenCaptureSnapshot:
         """Close the rollout and return what it holds; asking again gives the same tokens."""
-        return await in_thread(self._freeze, rollout_id)
+        return await asyncio.to_thread(self._freeze, rollout_id)
 
     async def drop(self, rollout_id: str, *, snapshot_id: str, version: int) -> bool:
         """Delete the tokens of a snapshot; False, and nothing is deleted, if the rollout has changed since.
 
         The frozen marker stays so that a late writer cannot start the file anew.
         """
-        return await in_thread(self._drop, rollout_id, snapshot_id, version)
+        return await asyncio.to_thread(self._drop, rollout_id, snapshot_id, version)
 
     async def restart(self, rollout_id: str) -> None:
         """Forget the rollout altogether: it is played again, and what is put from now on counts."""
-        await in_thread(self._delete, rollout_id, TOKENS_SUFFIX, BEGUN_SUFFIX, INCOMPLETE_SUFFIX, FROZEN_SUFFIX)
+        await asyncio.to_thread(self._delete, rollout_id, TOKENS_SUFFIX, BEGUN_SUFFIX, INCOMPLETE_SUFFIX, FROZEN_SUFFIX)
 
     async def close(self) -> None:
         """Do nothing: nothing is held open."""

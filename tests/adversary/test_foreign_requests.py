@@ -2,6 +2,7 @@
 """Web pages and strangers who call servers of a run: by raw bytes on the ports that the run really has."""
 
 import json
+from asyncio import to_thread as in_thread
 from contextlib import asynccontextmanager
 from urllib.request import Request, urlopen
 
@@ -12,7 +13,6 @@ from nemo_gym import global_config
 from nemo_gym._servers.http_session import close_global_aiohttp_client
 from nemo_gym._servers.launching.launch import serve_config, server_folder
 from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server

@@ -7,13 +7,13 @@ import os
 import socket
 import subprocess
 import sys
+from asyncio import to_thread as in_thread
 from urllib.parse import urlsplit
 
 import pytest
 
 from nemo_gym._servers.http.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.testing import build_server
 from tests.adversary.test_foreign_requests import QUESTION, run  # noqa: F401  # a fixture
 from tests.servers.mcp.test_client import CounterServer

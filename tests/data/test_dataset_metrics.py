@@ -157,10 +157,7 @@ def test_tokens_are_those_of_all_texts_that_a_model_reads():
     assert metrics["Input length in OpenAI tokens (o200k_base)"] == numbers_of(2, 5.0, 1.0, 9.0, 5.66)
 
 
-@pytest.mark.parametrize("has_numpy", [True, False])
-def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_numpy, monkeypatch):
-    if not has_numpy:
-        monkeypatch.setattr(create_params, "make_text_batches", lambda count_tokens: None)
+def test_long_talks_and_short_ones_are_measured_alike():
     talks = [["", "a b"], ["x y " * 20_000] * 9, [" z"], ["one  two\n three"] * 3]
     rows = [row({"input": [{"role": "user", "content": text} for text in texts]}) for texts in talks]
     metrics = measure(rows, count_tokens=lambda text: len(text.split()))
@@ -173,7 +170,6 @@ def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_
 @pytest.mark.parametrize("count_tokens", [None, len])
 def test_user_messages_are_packed_while_rows_are_added(count_tokens, monkeypatch):
     monkeypatch.setattr(create_params, "_MANY", 100)
-    monkeypatch.setattr(create_params, "BATCH_CHARACTERS", 500)
     metrics = MetricsAccumulator(count_tokens=count_tokens)
     for number in range(2_000):
         metrics.add(row({"input": f"question {number % 20}"}))

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from nemo_gym._data import text_lengths
-from nemo_gym._data.text_lengths import TextBatches, TextLengths, load_tokenizer
+from nemo_gym._data.text_lengths import TextLengths, load_tokenizer
 
 pytest.importorskip("rs_bpe")
-numpy = pytest.importorskip("numpy")
-BATCHES = TextBatches(load_tokenizer(), numpy)
 
 # Whatever may stand beside a space in the patterns of the tokenizer: letters, digits, marks, all kinds of white space.
 PIECES = st.sampled_from(
@@ -87,36 +85,17 @@ def test_word_by_word_is_the_same_as_all_at_once(text):
     assert TextLengths(load_tokenizer()).of(text) == (len(json.dumps(text).split()), load_tokenizer()(text))
 
 
-@settings(max_examples=75, deadline=None)
-@given(st.lists(TEXTS.filter(bool), min_size=1, max_size=6))
-def test_texts_measured_together_are_measured_as_each_alone(texts):
-    for measured in (BATCHES, TextBatches(load_tokenizer(), numpy)):
-        words, counts = measured.of(texts)
-        assert words == [len(json.dumps(text).split()) for text in texts]
-        assert counts == [load_tokenizer()(text) for text in texts]
-
-
 @pytest.mark.parametrize("code", range(128))
 def test_every_ascii_character_beside_a_space_is_white_or_not_as_python_says(code):
     text = f"a{chr(code)} b {chr(code)}c"
-    words, counts = TextBatches(load_tokenizer(), numpy).of([text, "d"])
-    assert (words, counts) == ([len(json.dumps(text).split()), 1], [load_tokenizer()(text), 1])
-    assert bool(BATCHES._read_characters(chr(code))[2][0]) is not chr(code).isspace()
+    assert TextLengths(load_tokenizer()).of(text) == (len(json.dumps(text).split()), load_tokenizer()(text))
 
 
-def test_a_word_is_tokenized_once_however_often_a_batch_has_it():
+def test_a_word_is_tokenized_once_however_often_texts_have_it():
     asked = []
-    measured = TextBatches(lambda word: asked.append(word) or len(word), numpy)
-    assert measured.of(["one two two", "two one"]) == ([3, 2], [11, 7])
+    lengths = TextLengths(lambda word: asked.append(word) or len(word))
+    assert [lengths.of(text) for text in ("one two two", "two one")] == [(3, 11), (2, 7)]
     assert sorted(asked) == [" one", " two", "one", "two"]
-
-
-def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
-    monkeypatch.setattr(text_lengths, "_SLOT_BITS", 2)
-    measured = TextBatches(load_tokenizer(), numpy)
-    text = " ".join(f"word{number}" for number in range(50))
-    for _ in range(3):
-        assert measured.of([text, text]) == ([50, 50], [load_tokenizer()(text)] * 2)
 
 
 def test_words_that_are_forgotten_are_counted_again(monkeypatch):

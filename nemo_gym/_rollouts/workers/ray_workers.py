@@ -28,7 +28,6 @@ from nemo_gym._servers.processes.server_process import ServerLate
 from nemo_gym._servers.ray.cluster import RAY_ADDRESS_ENV, join_or_start_cluster
 from nemo_gym._servers.ray.replica_actor import find_node_address, find_node_cache, merge_environment, unpack
 from nemo_gym._servers.ray.replica_calls import is_placed_on_ray
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.reachable_addresses import is_loopback, reachable_host
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import HEAD_SERVER_KEY_NAME, GlobalConfigDictParser, get_first_server_config_dict
@@ -42,14 +41,14 @@ async def join_cluster(config: DictConfig) -> AsyncIterator[None]:
     """Join the Ray cluster that `config` names, or one that is started here, while the context lasts."""
     was_joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()  # by a server of this process
     # In a thread: joining takes seconds, and in the main thread Ray would take the signals that end a run.
-    await in_thread(join_or_start_cluster, config)
+    await asyncio.to_thread(join_or_start_cluster, config)
     import ray
 
     try:
         yield
     finally:
         if not was_joined:
-            await in_thread(ray.shutdown)
+            await asyncio.to_thread(ray.shutdown)
 
 
 class RayWorker:
@@ -160,7 +159,7 @@ class WorkerOutpost:
         timeout_s: float,
     ) -> None:
         """Start the worker process; `code` are the server folders, see `pack_servers`."""
-        folder = await in_thread(unpack, code, find_node_cache() / "code")
+        folder = await asyncio.to_thread(unpack, code, find_node_cache() / "code")
         path = self._stack.enter_context(run_files.private_file(run_files_folder(), config))
         roots = [str(folder), *filter(None, environment.get(NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, "").split(os.pathsep))]
         self._worker = await WorkerProcess.start(

@@ -44,7 +44,6 @@ from nemo_gym._servers.ray.cluster import join_named_cluster_if_used
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.garbage import collect_rarely, skip_collection_at_exit
 from nemo_gym._util.known_secrets import MaskedStream
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.open_file_limit import allow_open_files
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
@@ -210,7 +209,7 @@ async def _host_servers(config: DictConfig, names: Sequence[str]) -> AsyncIterat
     try:
         with route_output(Path(log_dir) if log_dir else None) as logs:
             async with supervise(launch, logs, lambda text: None):
-                await in_thread(join_named_cluster_if_used, config)
+                await asyncio.to_thread(join_named_cluster_if_used, config)
                 yield
     finally:
         await close_global_aiohttp_client()

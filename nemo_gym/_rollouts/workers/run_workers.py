@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workers of a run whose servers are up: which servers each worker hosts, and where the workers run."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -17,7 +18,6 @@ from nemo_gym._servers.launching.launch import find_inline_class, share_config, 
 from nemo_gym._servers.policy_versions.announcing import RunVersion
 from nemo_gym._servers.process_environment import export_run_token
 from nemo_gym._servers.processes.server_logs import ServerLogs
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.global_config import GlobalConfigDictParser
 
 
@@ -57,7 +57,7 @@ async def open_workers(
         from nemo_gym._rollouts.workers.ray_workers import fit_into_cluster
 
         async with _prepare_actors(config, orders, logs, cpus_on_ray) as start:
-            count = await in_thread(fit_into_cluster, count, cpus_on_ray, notice)
+            count = await asyncio.to_thread(fit_into_cluster, count, cpus_on_ray, notice)
             async with WorkerPool(start, count, control, notice) as pool, _tell_versions(versions, pool):
                 yield pool
 
@@ -97,7 +97,7 @@ async def _prepare_actors(
     timeout_s = startup_timeout_s(config)
     with share_config(config) as environment:
         async with join_cluster(config):
-            order = await in_thread(write_order, config, orders, {**environment, **export_run_token()})
+            order = await asyncio.to_thread(write_order, config, orders, {**environment, **export_run_token()})
             needed_hosts = find_needed_hosts(config, orders.hosted)
 
             async def start(name: str, on_data: Callable[[bytes], None]) -> RayWorker:

@@ -6,6 +6,7 @@ is rebound to 127.0.0.1 is known by `Host`, one that posts to the server directl
 only: calls between servers of one process do not pass here.
 """
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_gym._servers.http.api_errors import ErrorTranslator, find_api
 from nemo_gym._servers.http.guard import json_reply
 from nemo_gym._servers.processes.private_run_files import TOKEN_HEADER, same_token
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.reachable_addresses import is_loopback
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -142,7 +142,7 @@ class Admission:
 
 async def _list_machine_names() -> set[str]:
     # The full name may have to be asked for, which takes as long as it takes.
-    return {socket.gethostname().lower(), (await in_thread(socket.getfqdn)).lower()}
+    return {socket.gethostname().lower(), (await asyncio.to_thread(socket.getfqdn)).lower()}
 
 
 def _read_host_name(authority: bytes) -> str:

@@ -4,6 +4,7 @@
 As with virtual environments, a folder counts only once it is marked complete, and whoever builds it holds its lock.
 """
 
+import asyncio
 import hashlib
 import json
 import os
@@ -16,7 +17,6 @@ from pathlib import Path
 
 from nemo_gym._servers.installing.installers import find_uv, run_tool
 from nemo_gym._servers.installing.venv_store import discard, has_mark, lock_venv, mark_complete, python_in
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.errors import GymError
 
 _KEY_LENGTH = 20
@@ -75,8 +75,8 @@ async def _install(
     async def run(*words: str | Path) -> None:
         await run_tool(words, cwd=folder, timeout_s=_TIMEOUT_S, inherited_fd=lock, on_line=on_line)
 
-    await in_thread(discard, folder)
-    await in_thread(folder.mkdir, parents=True)
+    await asyncio.to_thread(discard, folder)
+    await asyncio.to_thread(folder.mkdir, parents=True)
     try:
         if npm:
             # Copy local packages: a link to one would be broken inside a sandbox.
@@ -89,10 +89,10 @@ async def _install(
             # Programs cannot write to this folder, so they would recompile their modules on every run.
             await run(uv, "pip", "install", "--compile-bytecode", "--python", python_in(venv), *pypi)
         # Sandboxed programs run as another user.
-        await in_thread(_make_readable, folder)
+        await asyncio.to_thread(_make_readable, folder)
         mark_complete(folder, {"npm": list(npm), "pypi": list(pypi)})
     except BaseException as error:
-        await in_thread(discard, folder)
+        await asyncio.to_thread(discard, folder)
         if isinstance(error, GymError | OSError):
             raise ProgramInstallError(
                 f"{', '.join([*npm, *pypi])} could not be installed.\n{error}\n"

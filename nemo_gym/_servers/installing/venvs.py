@@ -51,7 +51,6 @@ from nemo_gym._servers.installing.venv_store import (
     mark_complete,
     python_in,
 )
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.search_root_finder import split_server_folder
 from nemo_gym.errors import GymError
 
@@ -173,7 +172,7 @@ def plan_venv(
 async def build_all(plans: Sequence[VenvPlan], settings: VenvSettings, on_progress: OnProgress) -> None:
     """Build what `plans` lack: each environment once, different ones in parallel, all failures in one error."""
     for place in [plan.place for plan in plans if plan.place is not None]:
-        await in_thread(link, place, find_running_venv())
+        await asyncio.to_thread(link, place, find_running_venv())
     sharing: dict[Path, list[Recipe]] = {}
     why = {plan.recipe.venv: plan.why for plan in plans if plan.recipe}
     for plan in plans:
@@ -221,7 +220,7 @@ async def _provide(
     for recipe in recipes:
         # To run a server must not take the environment away in which its tests can be run.
         if not (is_complete(recipe.venv_with_tests) and leads_to(recipe.place, recipe.venv_with_tests)):
-            await in_thread(link, recipe.place, venv)
+            await asyncio.to_thread(link, recipe.place, venv)
     return None
 
 
@@ -244,14 +243,14 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
         await run_tool([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
 
     started = time.monotonic()
-    await in_thread(discard, venv)
+    await asyncio.to_thread(discard, venv)
     try:
         await call("venv", *common, "--no-project", "--seed", "--prompt", folder.name, "--python", python, venv)
-        packages = await in_thread(_list_packages, recipe, settings)
+        packages = await asyncio.to_thread(_list_packages, recipe, settings)
         await call("pip", "install", *common, "--python", python_in(venv), *packages)
         mark_complete(venv, {"server": str(folder), "seconds": round(time.monotonic() - started, 3)})
     except BaseException:
-        await in_thread(discard, venv)
+        await asyncio.to_thread(discard, venv)
         raise
 
 

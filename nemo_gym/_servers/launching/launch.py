@@ -59,7 +59,6 @@ from nemo_gym._servers.ray.cluster import (
     send_code_by_value,
 )
 from nemo_gym._servers.ray.launched_servers import ServerList, list_replica_specs
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym._util.reachable_addresses import is_loopback
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
@@ -184,7 +183,7 @@ async def serve_config(
         plans = plan_launch(config)
         if warning := _warn_of_exposure(config, plans, access):
             notice(warning)
-        await in_thread(require_reachable_cluster, config)
+        await asyncio.to_thread(require_reachable_cluster, config)
         if models_within_s is not None:  # fail before spending minutes on building environments
             await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
@@ -204,7 +203,7 @@ async def serve_config(
                     children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
                     startup_timeout_s=timeout_s,
                     access=access,
-                    remote=await in_thread(replicas, restart_timeout_s=timeout_s, sends_code=is_cluster_named),
+                    remote=await asyncio.to_thread(replicas, restart_timeout_s=timeout_s, sends_code=is_cluster_named),
                 )
                 starting.set()
                 async with supervise(launch, logs, notice) as running:
@@ -232,11 +231,11 @@ async def _join_ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], not
     cluster = run_cluster(config, [plan.name for plan in users], used_here=used_here, notice=notice)
     with ExitStack() as stack:
         # In a thread: joining takes seconds, and in the main thread Ray would take the signals that end a run.
-        await in_thread(stack.enter_context, cluster)
+        await asyncio.to_thread(stack.enter_context, cluster)
         try:
             yield
         finally:
-            await in_thread(stack.close)
+            await asyncio.to_thread(stack.close)
 
 
 def startup_timeout_s(config: DictConfig) -> float:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ServerClient` and servers that Ray has placed: real servers in place of the replicas and of the head server."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,6 @@ from nemo_gym._servers.http_session import close_global_aiohttp_client
 from nemo_gym._servers.processes.server_host import InlineServer, serve_inline
 from nemo_gym._servers.ray import replica_calls
 from nemo_gym._servers.ray.replica_calls import forget_address_book, guard_replica_sessions, is_placed_on_ray
-from nemo_gym._util.off_the_loop import in_thread
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import SessionLost
 from nemo_gym.server_utils import ServerClient
@@ -69,9 +69,9 @@ async def test_a_client_that_keeps_one_address_gets_that_of_a_replica(monkeypatc
     monkeypatch.setattr(replica_calls.registry, "is_in_this_process", lambda host, port: False)
     async with one_replica() as (cluster, client):
         block = client.global_config_dict.counter.resources_servers.counter
-        url = await in_thread(client._build_server_base_url, block)
+        url = await asyncio.to_thread(client._build_server_base_url, block)
         assert url == cluster.listed["0-a"]
-        assert await in_thread(client.poll_for_status, "counter") == "success"
+        assert await asyncio.to_thread(client.poll_for_status, "counter") == "success"
 
 
 class Agent:
