@@ -130,7 +130,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         """Return the app with the endpoints of all three dialects."""
         app = self.new_app()
         self.setup_session_middleware(app)
-        self._install_capture(app)
+        # Capture is the outermost layer, so that it sees what callers send and receive.
+        settings = find_config(self.server_client) or {}
+        capture = ModelCallCaptureConfig.from_global_config(settings)
+        install_model_call_capture(app, capture, model_server_name=self.config.name, global_config_dict=settings)
         handlers: dict[str, Dispatch] = {
             "/v1/chat/completions": self.chat_completions_dispatch,
             "/v1/responses": self.responses_dispatch,
@@ -397,14 +400,6 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         params = messages_to_responses_create_params(asked)
         count = await self.count_tokens(request, params)
         return json_reply(200, {"input_tokens": estimate_tokens(params) if count is None else count})
-
-    # --- capture ------------------------------------------------------------------------------------------------------
-
-    def _install_capture(self, app: FastAPI) -> None:
-        """Install capture as the outermost layer, so that it sees what callers send and receive."""
-        settings = find_config(self.server_client) or {}
-        config = ModelCallCaptureConfig.from_global_config(settings)
-        install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
 
 
 async def _read_json(request: Request) -> Any:

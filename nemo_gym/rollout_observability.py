@@ -355,15 +355,15 @@ class _Join:
         key: Any = ref.model_call_id
         if key is None and ref.model_ref is not None:
             key = (ref.model_ref.type, ref.model_ref.name, ref.response_id)
-        places = [place for place in self._by_id.get(key, ()) if self._is_consistent(ref, place)]
+        places = list[int]()
+        for place in self._by_id.get(key, ()):
+            call = self._calls[place]
+            if ref.model_ref in (None, call.model_ref) and ref.response_id in (None, call.response_id):
+                places.append(place)
         if len(places) == 1:
             return places[0]
         self._note_gap(AMBIGUOUS if places else UNMATCHED, invocation_id, ref, role)
         return None
-
-    def _is_consistent(self, ref: ModelCallRef, place: int) -> bool:
-        call = self._calls[place]
-        return ref.model_ref in (None, call.model_ref) and ref.response_id in (None, call.response_id)
 
     def _note_gap(self, code: str, invocation_id: str, ref: ModelCallRef, role: str = "") -> None:
         detail = f"{role}{ref.model_call_id or ref.response_id}"

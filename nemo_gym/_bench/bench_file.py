@@ -58,7 +58,11 @@ def describe_run(results: Iterable[PartResult], repeat: int) -> Bench:
             for result in listed
         },
         describe_machine(),
-        {"nemo_gym": __version__, "python": platform.python_version(), **_library_versions()},
+        {
+            "nemo_gym": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _LIBRARIES},
+        },
         datetime.now(UTC).isoformat(timespec="seconds"),
         repeat,
     )
@@ -112,7 +116,3 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _library_versions() -> dict[str, str]:
-    return {name: metadata.version(name) for name in _LIBRARIES}

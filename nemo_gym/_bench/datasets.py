@@ -38,8 +38,8 @@ _PEAK_MB = 300.0
 def run() -> list[Row]:
     """Collate against bare orjson, and how much memory it takes."""
     with tempfile.TemporaryDirectory(prefix="perf-datasets-") as folder:
-        rows = Path(folder) / "train.jsonl"
-        size = _write_rows(rows)
+        with open(Path(folder) / "train.jsonl", "wb", buffering=_BUFFER_BYTES) as file:
+            size = sum(file.write(orjson.dumps(row) + b"\n") for row in itertools.islice(_rows(), _ROWS))
         child = subprocess.run([sys.executable, "-m", __name__, folder], stdout=subprocess.PIPE, check=True)
     found = json.loads(child.stdout)
     us_a_row = in_unit(found, "collate", 1e6 / _ROWS)
@@ -51,11 +51,6 @@ def run() -> list[Row]:
         Row.of_samples("collate", ratios_of(found, "collate", "bare"), "x bare orjson", _TIMES_BARE),
         Row("collate, peak memory", found["peak_mb"], "MB", _PEAK_MB),
     ]
-
-
-def _write_rows(path: Path) -> int:
-    with open(path, "wb", buffering=_BUFFER_BYTES) as file:
-        return sum(file.write(orjson.dumps(row) + b"\n") for row in itertools.islice(_rows(), _ROWS))
 
 
 def _rows() -> Iterator[dict[str, Any]]:

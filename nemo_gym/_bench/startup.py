@@ -85,7 +85,10 @@ class _Start:
                 raise RuntimeError(f"the servers did not start:\n{''.join(seen)}")
             seconds = time.perf_counter() - started
             time.sleep(_SETTLED_S)
-            return _Started(seconds, _footprint(process.pid))
+            root = psutil.Process(process.pid)
+            tree = [root, *root.children(recursive=True)]
+            memory_mb = sum(one.memory_info().rss for one in tree) / 2**20
+            return _Started(seconds, _Footprint(memory_mb, len(tree)))
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(timeout=30)
@@ -108,12 +111,6 @@ class _Start:
             "++model_endpoint_readiness_timeout_seconds=0",
             f"++head_server.port={free_port()}",
         ]
-
-
-def _footprint(pid: int) -> _Footprint:
-    root = psutil.Process(pid)
-    tree = [root, *root.children(recursive=True)]
-    return _Footprint(sum(process.memory_info().rss for process in tree) / 2**20, len(tree))
 
 
 def free_port() -> int:

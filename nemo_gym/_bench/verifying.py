@@ -50,7 +50,8 @@ async def serving(name: str, rows_path: Path | None = None) -> AsyncIterator[Sub
 @asynccontextmanager
 async def serving_resources(name: str) -> AsyncIterator[tuple[DictConfig, DictConfig, Shipped]]:
     """A resources server that runs alone: the config of its folder, what is left of it, and what the folder holds."""
-    config = _parsed(f"resources_servers/{name}/configs/{name}.yaml")
+    path = f"resources_servers/{name}/configs/{name}.yaml"
+    config = parse_config([override_token("config_paths", [path])], needs_model=False)
     [shipped, *_] = find_resources_servers(config)
     prepared = reduce_config(config, shipped)
     set_global_config_dict(None, _returning(prepared))
@@ -90,10 +91,6 @@ async def verify_all(subject: Subject, ready: Sequence[Verification]) -> list[fl
         return elapsed_s
 
     return await asyncio.gather(*map(verify, ready))
-
-
-def _parsed(path: str) -> DictConfig:
-    return parse_config([override_token("config_paths", [path])], needs_model=False)
 
 
 def _returning(config: DictConfig) -> type[GlobalConfigDictParser]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from nemo_gym._bench.report import LeftOut, Row
 from nemo_gym._bench.rollout_files import write_rollouts
@@ -83,16 +83,12 @@ def _measured(browser: Browser, path: Path, n_rows: int) -> _Figures:
         figures.usable_s = time.perf_counter() - began
         page.wait_for_function("() => !document.querySelector('#ngp-header progress')", timeout=300_000)
         figures.indexed_s = time.perf_counter() - began
-        figures.opened_ms = [_opened(page, row) for row in random.Random(0).sample(range(n_rows), _OPENED)]
+        for row in random.Random(0).sample(range(n_rows), _OPENED):
+            figures.opened_ms.append(page.evaluate(_OPEN, f"?tab=rollout&row={row}"))
         page.goto(f"{address}/?tab=overview")
         page.wait_for_selector("#ngp-numbers .ngv-tile", timeout=60_000)
         page.close()
     return figures
-
-
-def _opened(page: Page, row: int) -> float:
-    taken: float = page.evaluate(_OPEN, f"?tab=rollout&row={row}")
-    return taken
 
 
 @contextmanager

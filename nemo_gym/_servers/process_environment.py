@@ -78,8 +78,7 @@ def share_run_token(where: BaseServerConfig) -> Iterator[None]:
 
 def derive_run_secret(purpose: str) -> str | None:
     """Return what all processes of this run, and nobody else, can derive for `purpose`; None outside of a run."""
-    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
-    shared = os.environ.get(RUN_SECRET_ENV) or (run_files.read_token(Path(path)) if path else None)
+    shared = os.environ.get(RUN_SECRET_ENV) or _read_token_file()
     if shared:
         return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex()
     return None
@@ -87,18 +86,23 @@ def derive_run_secret(purpose: str) -> str | None:
 
 def read_run_token() -> str | None:
     """Return the token of the run that this process belongs to; None outside of a run."""
-    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
     # The file comes first: a user's variable may be that of another run.
-    return (run_files.read_token(Path(path)) if path else None) or os.environ.get(RUN_TOKEN_ENV)
+    return _read_token_file() or os.environ.get(RUN_TOKEN_ENV)
 
 
 def export_run_token() -> dict[str, str]:
     """Return the variables that tell the token of this run to a process that cannot read the file which holds it."""
-    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
-    token = run_files.read_token(Path(path)) if path else None
+    token = _read_token_file()
     if token:
         return {RUN_TOKEN_ENV: token, RUN_SECRET_ENV: token}
     return {}
+
+
+def _read_token_file() -> str | None:
+    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
+    if path:
+        return run_files.read_token(Path(path))
+    return None
 
 
 @lru_cache(maxsize=1)

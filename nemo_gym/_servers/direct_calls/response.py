@@ -73,12 +73,10 @@ class ObjectResponse(InProcessResponse):
                 return cast(ModelT, copy_for_receiver(value))  # the server may keep its own, and return it to others
             fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
         elif type(value) is dict and (names := list_object_fields(kind)):
-            fields = {
-                name: part.model_dump(mode="json", by_alias=True, warnings=False)
-                if name not in names and type(part) in OBJECT_TYPES
-                else part
-                for name, part in value.items()
-            }
+            fields = dict(value)
+            for name, part in value.items():
+                if name not in names and type(part) in OBJECT_TYPES:
+                    fields[name] = part.model_dump(mode="json", by_alias=True, warnings=False)
         else:
             return None
         try:

@@ -130,7 +130,11 @@ class Admission:
             if self._is_local:
                 return False
             # Names without a dot, and those of private networks, are no names of pages on the internet.
-            return "." not in name or name.endswith(_PRIVATE_SUFFIXES) or name in await _list_machine_names()
+            if "." not in name or name.endswith(_PRIVATE_SUFFIXES):
+                return True
+            # The full name may have to be asked for, which takes as long as it takes.
+            full_name = await asyncio.to_thread(socket.getfqdn)
+            return name in (socket.gethostname().lower(), full_name.lower())
         return address.is_loopback or not self._is_local
 
     def _is_own_origin(self, origin: bytes | None, host: bytes | None) -> bool:
@@ -138,11 +142,6 @@ class Admission:
         if authority and host and authority == host.lower():
             return True
         return self._accepts_any_name or (bool(authority) and _read_host_name(authority) in self._rules.allowed_hosts)
-
-
-async def _list_machine_names() -> set[str]:
-    # The full name may have to be asked for, which takes as long as it takes.
-    return {socket.gethostname().lower(), (await asyncio.to_thread(socket.getfqdn)).lower()}
 
 
 def _read_host_name(authority: bytes) -> str:

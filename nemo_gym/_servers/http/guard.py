@@ -63,7 +63,9 @@ class ErrorsAsJson:
         try:
             work = self.app(scope, receive, note_and_send)
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
-            await (work if left_s is None else await_within(left_s + _GRACE_S, scope["method"], scope["path"], work))
+            if left_s is not None:
+                work = await_within(left_s + _GRACE_S, scope["method"], scope["path"], work)
+            await work
         except BaseException as raised:
             error = convert_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):

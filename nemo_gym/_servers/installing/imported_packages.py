@@ -47,7 +47,11 @@ def add_upstream_packages(
     named = {canonicalize_name(line.requirement.name) for line in requirements.lines if line.requirement}
     if not brought.keys() - named:
         return requirements
-    start = [*_list_entrypoints(folder), *((folder / "tests").rglob("*.py") if tests else ())]
+    files = sorted(folder.glob("*.py"))
+    # The files that start a server, or all if none does: scripts that prepare data may lie beside them.
+    start = [file for file in files if b"run_webserver" in file.read_bytes()] or files
+    if tests:
+        start += (folder / "tests").rglob("*.py")
     root, _ = split_server_folder(folder)
     imported = {_DISTRIBUTIONS.get(name, name) for name in find_imported_packages(start, [root, _OWN_ROOT])}
     wanted = sorted(brought.keys() & imported - named)
@@ -114,12 +118,6 @@ def _read_extra(own: OwnPackage, extra: str) -> Iterator[Requirement]:
         if requirement.marker and "extra" in str(requirement.marker) and requirement.marker.evaluate({"extra": extra}):
             requirement.marker = None
             yield requirement
-
-
-def _list_entrypoints(folder: Path) -> list[Path]:
-    """Return the files that start a server; all of them if none does. Scripts that prepare data lie beside them."""
-    files = sorted(folder.glob("*.py"))
-    return [file for file in files if b"run_webserver" in file.read_bytes()] or files
 
 
 def _read_imports(file: Path) -> Iterator[tuple[int, list[str]]]:

@@ -78,7 +78,9 @@ def package_of_distribution(distribution: importlib.metadata.Distribution) -> Ow
         (str(file), Path(str(file.locate())))
         for file in distribution.files or ()
         # Scripts lie outside the package folder and are made anew; byte code belongs to one interpreter.
-        if not str(file).startswith("..") and file.suffix != ".pyc" and not _is_remade(file)
+        if not str(file).startswith("..")
+        and file.suffix != ".pyc"
+        and not (file.parent.suffix == ".dist-info" and file.name in _REMADE)
     ]
     return OwnPackage(
         name=distribution.metadata["Name"],
@@ -116,24 +118,15 @@ def write_wheel(package: OwnPackage, folder: Path) -> Path:
     return path
 
 
-def _is_remade(file: importlib.metadata.PackagePath) -> bool:
-    return file.parent.suffix == ".dist-info" and file.name in _REMADE
-
-
 def _write_metadata(project: dict[str, Any], version: str) -> str:
     extras = project.get("optional-dependencies", {})
-    return "\n".join(
-        [
-            "Metadata-Version: 2.4",
-            f"Name: {project['name']}",
-            f"Version: {version}",
-            *([f"Requires-Python: {project['requires-python']}"] if "requires-python" in project else []),
-            *(f"Requires-Dist: {text}" for text in project.get("dependencies", [])),
-            *(f"Provides-Extra: {extra}" for extra in extras),
-            *(f"Requires-Dist: {_add_extra_marker(text, extra)}" for extra, texts in extras.items() for text in texts),
-            "",
-        ]
-    )
+    lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {version}"]
+    if "requires-python" in project:
+        lines.append(f"Requires-Python: {project['requires-python']}")
+    lines += (f"Requires-Dist: {text}" for text in project.get("dependencies", []))
+    lines += (f"Provides-Extra: {extra}" for extra in extras)
+    lines += (f"Requires-Dist: {_add_extra_marker(text, extra)}" for extra, texts in extras.items() for text in texts)
+    return "\n".join([*lines, ""])
 
 
 def _add_extra_marker(text: str, extra: str) -> str:

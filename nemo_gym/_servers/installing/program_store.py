@@ -104,7 +104,10 @@ async def _install(
 def _hash_content(path: Path) -> str:
     """Return a hash of a local package, a file or a folder."""
     digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
+    files = [path]
+    if not path.is_file():
+        files = sorted(one for one in path.rglob("*") if one.is_file())
+    for file in files:
         digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -270,7 +270,8 @@ def _join_lines(path: Path) -> Iterator[tuple[int, str]]:
     pending = ""
     start = 0
     for number, physical in enumerate(content.splitlines(), 1):
-        start = start if pending else number
+        if not pending:
+            start = number
         stripped = re.sub(r"(^|\s)#.*$", "", physical)
         if stripped.endswith("\\"):
             pending += f"{stripped[:-1].strip()} "
@@ -287,9 +288,9 @@ def _parse_line(text: str, folder: Path) -> RequirementLine:
     editable = _EDITABLE.match(text)
     if editable is None and text.startswith("-"):
         found = _FIND_LINKS.match(text)
-        return RequirementLine(
-            "option", f"--find-links {_resolve_local(found['place'], folder) or found['place']}" if found else text
-        )
+        if found:
+            text = f"--find-links {_resolve_local(found['place'], folder) or found['place']}"
+        return RequirementLine("option", text)
     if editable:
         what = editable["what"].strip("'\"")
     else:
@@ -328,14 +329,13 @@ def _read_project_lines(manifest: Path, content: dict[str, Any], folder: Path) -
             f"{str(manifest)!r}: [project] dependencies is not a list of strings.\n"
             'hint: write it as dependencies = ["math-verify==0.8.0"]'
         )
-    lines = [_parse_line(text, folder) for text in declared]
-    # What a source replaces cannot be told by name and version any more.
-    lines = [
-        RequirementLine("elsewhere", f"{line.text} from {sources[name]}", line.requirement)
-        if line.requirement and (name := canonicalize_name(line.requirement.name)) in sources
-        else line
-        for line in lines
-    ]
+    lines = list[RequirementLine]()
+    for text in declared:
+        line = _parse_line(text, folder)
+        # What a source replaces cannot be told by name and version any more.
+        if line.requirement and (name := canonicalize_name(line.requirement.name)) in sources:
+            line = RequirementLine("elsewhere", f"{line.text} from {sources[name]}", line.requirement)
+        lines.append(line)
     if "dependencies" in project.get("dynamic", []):
         lines.append(RequirementLine("elsewhere", "dynamic dependencies"))
     return lines

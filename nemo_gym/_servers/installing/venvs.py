@@ -85,7 +85,9 @@ class VenvSettings:
     @property
     def store(self) -> Path:
         """The folder of all environments. Under `uv_venv_dir` it moves with the links that lead into it."""
-        return (self.uv_venv_dir / ".venvs" if self.uv_venv_dir else self.cache_dir / "venvs").absolute()
+        if self.uv_venv_dir:
+            return (self.uv_venv_dir / ".venvs").absolute()
+        return (self.cache_dir / "venvs").absolute()
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,8 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
     common: list[str | Path] = []
     if settings.uv_cache_dir:
         common = ["--cache-dir", settings.uv_cache_dir.absolute()]
-    common += ["-v"] if settings.verbose else []
+    if settings.verbose:
+        common.append("-v")
     # With the running interpreter itself, a Python that uv would not find by its version does as well.
     if _explain_other_python(settings.python_version):
         python = settings.python_version
@@ -262,7 +265,8 @@ def _list_packages(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
     override = recipe.venv / "own.txt"
     override.write_text(f"{own} @ {write_wheel(settings.own, recipe.venv).as_uri()}\n", encoding="utf-8")
     words: list[str | Path] = ["--override", override]
-    words += ["--override", requirements.overrides_file] if requirements.overrides_file else []
+    if requirements.overrides_file:
+        words += ["--override", requirements.overrides_file]
     if requirements.package:
         words += ["-e", requirements.folder]
     elif requirements.source:

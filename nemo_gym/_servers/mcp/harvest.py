@@ -63,7 +63,10 @@ def harvest_tools(app: FastAPI) -> Harvest:
             + "\n".join(f"- {problem}" for problem in problems)
             + "\nhint: let these handlers take one pydantic model as body, or set `expose_tools_over_mcp: false`"
         )
-    return Harvest(tools, next((found for route in reversed(app.routes) if (found := _read_catchall(route))), None))
+    for route in reversed(app.routes):
+        if isinstance(route, APIRoute) and "POST" in (route.methods or ()) and _CATCHALL.fullmatch(route.path_format):
+            return Harvest(tools, MCPCatchall(route.path, route.description))
+    return Harvest(tools, None)
 
 
 def read_tool(route: Any) -> MCPTool:
@@ -155,9 +158,3 @@ def _build_input_schema(operation: _Operation) -> Mapping[str, Any]:
         return build_object_schema(body["content"]["application/json"]["schema"], operation.components)
     except NotAnObject as error:
         raise _NotExposable(f"POST {operation.path!r}: its body is not a JSON object but {error}") from error
-
-
-def _read_catchall(route: Any) -> MCPCatchall | None:
-    if isinstance(route, APIRoute) and "POST" in (route.methods or ()) and _CATCHALL.fullmatch(route.path_format):
-        return MCPCatchall(route.path, route.description)
-    return None

@@ -155,7 +155,8 @@ class LoopWatch:
         cpu_s = time.process_time()
         # Without a turn and without work, the whole process stood still, as after Ctrl-Z.
         has_slept = now - self._looked_s > 2 * _BEAT_S and cpu_s - self._cpu_s < _BEAT_S / 4
-        self._asked_s += now - self._looked_s if has_slept else 0.0
+        if has_slept:
+            self._asked_s += now - self._looked_s
         self._looked_s = now
         self._cpu_s = cpu_s
         if self._has_turned:

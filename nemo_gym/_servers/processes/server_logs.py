@@ -95,6 +95,8 @@ def route_output(folder: Path | None) -> Iterator[ServerLogs]:
         yield logs
     finally:
         # Whoever has replaced them meanwhile keeps what he put there.
-        sys.stdout = stdout if sys.stdout is routed[0] else sys.stdout
-        sys.stderr = stderr if sys.stderr is routed[1] else sys.stderr
+        if sys.stdout is routed[0]:
+            sys.stdout = stdout
+        if sys.stderr is routed[1]:
+            sys.stderr = stderr
         logs.close()

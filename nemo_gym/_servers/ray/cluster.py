@@ -60,7 +60,10 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
         if not address and (missing := find_missing_permissions()):
             # Ray's own processes die of that in ways that say little.
             raise RayUnavailable(_explain_failure(None, f"this process has no permission {'; nor '.join(missing)}"))
-        LOG.info("joining the Ray cluster at %s" if address else "starting a local Ray cluster%s", address or "")
+        if address:
+            LOG.info("joining the Ray cluster at %s", address)
+        else:
+            LOG.info("starting a local Ray cluster")
         for attempt in range(1, _SLOW_STARTS + 1):
             try:
                 _init(ray, address)
@@ -222,13 +225,11 @@ def _find_what_is_wrong(place: str, *, is_client: bool) -> str | None:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 # Both ports speak the same protocol and are easily confused.
                 return f"the port is not that of Ray's {'client server' if is_client else 'head node'}"
-            if error.code() is grpc.StatusCode.UNAUTHENTICATED and not _has_token():
-                return f"it asks for a token, and there is none here ({', '.join(_TOKEN_ENVS)} or {_TOKEN_FILE})"
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                has_token = any(map(os.environ.get, _TOKEN_ENVS)) or os.path.exists(os.path.expanduser(_TOKEN_FILE))
+                if not has_token:
+                    return f"it asks for a token, and there is none here ({', '.join(_TOKEN_ENVS)} or {_TOKEN_FILE})"
     return None
-
-
-def _has_token() -> bool:
-    return any(map(os.environ.get, _TOKEN_ENVS)) or os.path.exists(os.path.expanduser(_TOKEN_FILE))
 
 
 def _explain_failure(address: str | None, cause: object) -> str:
