@@ -23,7 +23,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, SandboxCommand
+from nemo_gym.sandbox.providers.command_provider import SHELL, SandboxCommand
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
     EXEC_MARK,
