@@ -217,7 +217,7 @@ _DENIED = {
     "msgget": (68, 186),
     "mq_open": (240, 180),
 }
-# Without a PID namespace, processes of others can be signalled.
+# Without a PID namespace, processes of others can be signaled.
 _SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}
 _SIGNALS_TO_ANYONE = {
     "tkill": (200, 130),

@@ -77,7 +77,9 @@ class FrameReader:
         """Yield the messages and the raw bytes of every frame that `data` completes."""
         if self._rest:
             self._rest += data
-            data = bytes(self._rest) if self._is_complete() else b""
+            if not self._is_complete():
+                return
+            data = bytes(self._rest)
         start = 0
         view = memoryview(data)
         while len(data) - start >= _SIZES.size:
@@ -109,7 +111,9 @@ def add_outcome(outbox: Outbox, number: int, outcome: Outcome, strip: Callable[[
         outbox.add([SCORED, *told], encode_line(strip(outcome.result)), encode_line(outcome.result))
     else:
         # Few rollouts fail, and the coordinator builds their record.
-        result = b"" if outcome.result is None else encode_line(outcome.result)
+        result = b""
+        if outcome.result is not None:
+            result = encode_line(outcome.result)
         outbox.add([FAILED, *told, asdict(outcome.failure), outcome.terminal, outcome.persist], result)
 
 

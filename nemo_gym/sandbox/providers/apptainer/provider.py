@@ -87,7 +87,7 @@ class ApptainerExecConfig:
     extra_exec_args: Sequence[str] = field(default_factory=list)
     """Extra arguments for `apptainer exec`, before the instance."""
     concurrency: int = 32
-    """How many commands of this provider run at a time; waiting does not count towards the deadline."""
+    """How many commands of this provider run at a time; waiting does not count toward the deadline."""
 
 
 @dataclass(frozen=True)
