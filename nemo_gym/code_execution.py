@@ -168,7 +168,9 @@ class CodePool(ClosablePool):
 
     async def start(self, count: int | None = None) -> None:
         """Start `count` sandboxes ahead of use; by default all of them."""
-        await self._slots()[0].start(self._size if count is None else count)
+        if count is None:
+            count = self._size
+        await self._slots()[0].start(count)
 
     async def run(
         self, source: str, *, stdin: str = "", prelude: str = "", timeout_s: float | None = None
@@ -191,16 +193,23 @@ class CodePool(ClosablePool):
         With a `harness`, call a function of the harness. Arguments and result are passed as JSON, so a tuple comes back
         as a list. The program is not `__main__`, and cannot see the harness or the arguments until it has run.
         """
-        tests = harness or Harness("")
-        request = {"op": "call", "source": source, "prelude": prelude, "given": tests.given, "is_apart": tests.is_apart}
-        task = {
-            "function": function,
-            "arguments": list(arguments),
-            "harness": None if harness is None else harness.source,
-            "entry_points": None if tests.entry_points is None else list(tests.entry_points),
-        }
+        request = {"op": "call", "source": source, "prelude": prelude, "given": "", "is_apart": False}
+        task = {"function": function, "arguments": list(arguments), "harness": None, "entry_points": None}
+        if harness is not None:
+            request |= {"given": harness.given, "is_apart": harness.is_apart}
+            task["harness"] = harness.source
+            if harness.entry_points is not None:
+                task["entry_points"] = list(harness.entry_points)
         result = await self._run_once(request, timeout_s, task)
-        return _decode_value(result, function) if result.status == "ok" else result
+        if result.status != "ok":
+            return result
+        if result.value is None:
+            return replace(result, status="error", stderr=f"{result.stderr}{function} ended the program\n")
+        try:
+            return replace(result, value=json.loads(result.value))
+        except (ValueError, RecursionError):
+            stderr = f"{result.stderr}{function} returned no JSON value\n"
+            return replace(result, status="error", value=None, stderr=stderr)
 
     async def open_session(self) -> "CodeSession":
         """Return a session that keeps variables between pieces of code; close it after use."""
@@ -307,8 +316,14 @@ def installed_packages() -> list[str]:
 def find_package(name: str) -> list[str]:
     """Return the folders of one installed package and of its libraries, for `import_paths`; none if it is missing."""
     spec = importlib.util.find_spec(name)
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return [path for folder in folders for path in (folder, f"{folder}.libs") if os.path.isdir(path)]
+    if spec is None:
+        return []
+    return [
+        path
+        for folder in spec.submodule_search_locations or ()
+        for path in (folder, f"{folder}.libs")
+        if os.path.isdir(path)
+    ]
 
 
 async def _ask(
@@ -320,16 +335,9 @@ async def _ask(
         if answer.get("is_lost"):
             raise WorkerDied("the kernel killed it because the machine ran out of memory")
     except (WorkerDied, TimeoutError) as error:
-        cause = str(error) if isinstance(error, WorkerDied) else "a sandbox did not answer in time"
+        cause = str(error)
+        if isinstance(error, TimeoutError):
+            cause = "a sandbox did not answer in time"
         LOG.warning("replacing a sandbox for model-written code: %s", cause)
         raise WorkerDied(cause) from error
     return CodeResult(**{name: answer[name] for name in CodeResult.__dataclass_fields__ if name in answer})
-
-
-def _decode_value(result: CodeResult, function: str) -> CodeResult:
-    if result.value is None:
-        return replace(result, status="error", stderr=f"{result.stderr}{function} ended the program\n")
-    try:
-        return replace(result, value=json.loads(result.value))
-    except (ValueError, RecursionError):
-        return replace(result, status="error", value=None, stderr=f"{result.stderr}{function} returned no JSON value\n")

@@ -29,7 +29,7 @@ class _Interpreter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it counts towards `max_sessions`."""
+        """Whether it counts toward `max_sessions`."""
         return self.opening.done() and not self.opening.cancelled() and self.opening.exception() is None
 
 

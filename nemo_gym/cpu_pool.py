@@ -81,11 +81,12 @@ class CpuPool(ClosablePool):
         if self._slots is None or self._loop is not loop:
             if (old := self._end_workers()) is not None:  # workers of an event loop that has ended
                 old.end()
-            self._loop, template = loop, Template(self._preload)
+            template = Template(self._preload)
 
             async def start() -> CpuWorker:
                 return await asyncio.to_thread(template.start_worker)
 
+            self._loop = loop
             self._template = template
             self._slots = Slots("CPU pool", start, size=self._size, max_queue=self._max_queue)
         return self._slots

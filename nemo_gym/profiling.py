@@ -73,7 +73,9 @@ class Profiler(BaseModel):
     def dump(self) -> Path:
         """Write the profile so far, replacing an earlier one, and return the path of the log."""
         yappi, gprof2dot = import_tools()
-        wanted = (self.required_str,) if isinstance(self.required_str, str) else self.required_str or ("",)
+        wanted = self.required_str or ("",)
+        if isinstance(wanted, str):
+            wanted = (wanted,)
         stats = yappi.get_func_stats(filter_callback=lambda stat: any(part in stat.full_name for part in wanted))
         self.base_profile_dir.mkdir(parents=True, exist_ok=True)
         self._path("log").write_text(_format_table(list(stats)))
@@ -152,7 +154,9 @@ def _format_table(stats: list[Any]) -> str:
     rows = [("name", "ncall", "tsub", "ttot", "tavg")]
     for stat in sorted(stats, key=lambda stat: stat.ttot, reverse=True):
         # A recursive function is shown as "all calls/calls from outside".
-        calls = str(stat.ncall) if stat.ncall == stat.nactualcall else f"{stat.ncall}/{stat.nactualcall}"
+        calls = str(stat.ncall)
+        if stat.ncall != stat.nactualcall:
+            calls += f"/{stat.nactualcall}"
         tsub, ttot, tavg = (f"{seconds:.6f}"[:8] for seconds in (stat.tsub, stat.ttot, stat.tavg))
         rows.append((stat.full_name, calls, tsub, ttot, tavg))
     width = max(len(row[0]) for row in rows) + 2

@@ -13,8 +13,9 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -36,7 +37,7 @@ from nemo_gym._rollouts.collect import Run, RunIdentity, plan_or_resume
 from nemo_gym._rollouts.expand import ExpandSettings, expand, find_unused_repeats
 from nemo_gym._rollouts.input_lines import read_input
 from nemo_gym._rollouts.journal import build_failed_row
-from nemo_gym._rollouts.outcomes import Failed, Row, Scored, key_of, pick_carried_fields
+from nemo_gym._rollouts.outcomes import Failed, Scored, key_of, pick_carried_fields
 from nemo_gym._rollouts.play import Observer, PlaySettings
 from nemo_gym._rollouts.resume import find_remaining
 from nemo_gym._rollouts.rollout_calls import (
@@ -179,16 +180,25 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
 
     def expand_settings(self, known_agents: list[str] | None = None) -> ExpandSettings:
         """Return the settings that turn the input into rollouts."""
-        from nemo_gym.skills import load_skill_directory
+        prompt = None
+        if self.prompt_config is not None:
+            from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
 
+            template = load_prompt_config(self.prompt_config)
+            prompt = partial(apply_prompt_to_row, template, prompt_config_path=self.prompt_config)
+        skills_ref = None
+        if self.skills is not None:
+            from nemo_gym.skills import load_skill_directory
+
+            skills_ref = load_skill_directory(self.skills.path).model_dump()
         return ExpandSettings(
             agent_name=self.agent_name,
             limit=self.limit,
             repeats=self.num_repeats,
             add_seed=self.num_repeats_add_seed,
             overrides={_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()},
-            prompt=None if self.prompt_config is None else _load_prompt(self.prompt_config),
-            skills_ref=None if self.skills is None else load_skill_directory(self.skills.path).model_dump(),
+            prompt=prompt,
+            skills_ref=skills_ref,
             shard=None if self.shard is None else Shard.parse(self.shard),
             known_agents=known_agents,
         )
@@ -321,7 +331,9 @@ class RolloutCollectionHelper(_MetricsWriter):
             raise _make_error(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
         plays = [play(row) for row in examples]
-        return AsFinished(plays if observer is None else _close_after(plays, observer))
+        if observer is not None:
+            plays = _close_after(plays, observer)
+        return AsFinished(plays)
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Collect rollouts from running servers into the files of `config`.
@@ -358,7 +370,9 @@ class RolloutCollectionHelper(_MetricsWriter):
         Whether a result without a reward is complete is for the subclass to say, so it is recorded like any other.
         """
         concurrency = config.num_samples_in_parallel
-        semaphore = asyncio.Semaphore(concurrency) if concurrency else None
+        semaphore = None
+        if concurrency:
+            semaphore = asyncio.Semaphore(concurrency)
         with run.open_journal() as journal:
             # The rows exist once the journal is open.
             for pending in self.run_examples(list(run.rows), semaphore=semaphore, route_failures_to_sidecar=True):
@@ -387,7 +401,9 @@ class RolloutCollectionHelper(_MetricsWriter):
         """
         paths = RunPaths.of(config.output_jsonl_fpath)
         left = sorted(find_remaining(paths, _get_max_rollout_attempts()).read_remaining(), key=key_of)
-        results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
+        results = []
+        if paths.output.exists():
+            results = sorted(read_rows(paths.output), key=key_of)
         rows = {key_of(row): row for row in read_rows(paths.materialized)}
         return left, [rows[key_of(result)] for result in results], results
 
@@ -415,7 +431,9 @@ class RolloutAggregationHelper(_MetricsWriter):
         plans = [RunPaths.of(shard) for shard in shards]
         # With only some of the plans, it would look as if fewer rollouts were planned than there are.
         is_known = all(paths.materialized.is_file() for paths in plans)
-        rows = [row for paths in plans for row in read_rows(paths.materialized)] if is_known else []
+        rows = []
+        if is_known:
+            rows = [row for paths in plans for row in read_rows(paths.materialized)]
         results = sorted((row for shard in shards for row in read_rows(shard)), key=key_of)
         await self._call_aggregate_metrics(results, rows, output)
         return results
@@ -437,20 +455,14 @@ def _close_after(plays: Sequence[Awaitable[Played]], observer: Observer) -> list
     return [close_if_last(play) for play in plays]
 
 
-def _load_prompt(path: str) -> Callable[[Row], Row]:
-    """Return a function that fills the prompt file `path` into a row."""
-    from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
-
-    prompt = load_prompt_config(path)
-    return lambda row: apply_prompt_to_row(prompt, row, path)
-
-
 def _make_error(outcome: Failed) -> ServerResponseError:
     """Return the error to raise for `outcome`: the agent's own error reply, or a substitute."""
     if outcome.error_reply is not None:
         return outcome.error_reply
     failure = outcome.failure
-    status = 504 if failure.kind == "timeout" else 503 if failure.retryable else 500
+    status = 503 if failure.retryable else 500
+    if failure.kind == "timeout":
+        status = 504
     body = orjson.dumps(f"{failure.kind}: {failure.message}")
     reason = http.client.responses[status]
     return ServerResponseError("POST", failure.boundary, status, reason, body, failure.encode())

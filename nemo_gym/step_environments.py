@@ -181,12 +181,17 @@ def extract_text(response: NeMoGymResponse) -> str:
 
 def tool_output(call: NeMoGymResponseFunctionToolCall | str, output: Any) -> dict[str, str]:
     """Return an entry of `info["tool_outputs"]`: the output, as text or JSON, of a call or of the call with this id."""
-    text = output if isinstance(output, str) else orjson.dumps(output).decode()
-    return {"call_id": call if isinstance(call, str) else call.call_id, "output": text}
+    if not isinstance(call, str):
+        call = call.call_id
+    if not isinstance(output, str):
+        output = orjson.dumps(output).decode()
+    return {"call_id": call, "output": output}
 
 
 def metadata_of(body: EnvResetRequest) -> dict[str, Any]:
     """Return the environment's own fields of a task, including those inside `verifier_metadata`."""
     fields = {key: value for key, value in (body.model_extra or {}).items() if key != STEP_REQUEST_ID_KEY}
     nested = fields.get(_VERIFIER_METADATA_KEY)
-    return {**nested, **fields} if isinstance(nested, dict) else fields
+    if isinstance(nested, dict):
+        return {**nested, **fields}
+    return fields

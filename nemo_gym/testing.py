@@ -56,8 +56,11 @@ def tool_call(
 ) -> NeMoGymResponseFunctionToolCall:
     """Build a function call; `arguments` given as text are used unchanged, valid or not."""
     call_id = call_id or f"call_{next(_numbers)}"
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    return NeMoGymResponseFunctionToolCall(arguments=text, call_id=call_id, name=name, id=call_id, status="completed")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
+    return NeMoGymResponseFunctionToolCall(
+        arguments=arguments, call_id=call_id, name=name, id=call_id, status="completed"
+    )
 
 
 def reasoning(text: str) -> NeMoGymResponseReasoningItem:
@@ -82,8 +85,9 @@ def reply(*parts: Any, usage: NeMoGymResponseUsage | None = None, **fields: Any)
 
 def asked(prompt: str | Sequence[Any], **params: Any) -> NeMoGymResponseCreateParamsNonStreaming:
     """Build the create params of a task."""
-    content = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    return NeMoGymResponseCreateParamsNonStreaming(input=content, **params)
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    return NeMoGymResponseCreateParamsNonStreaming(input=list(prompt), **params)
 
 
 class ScriptedModel(SimpleResponsesAPIModel):
@@ -113,9 +117,12 @@ class ScriptedModel(SimpleResponsesAPIModel):
 def scripted_model(*replies: NeMoGymResponse | str | tuple[str, dict[str, Any]]) -> ScriptedModel:
     """Build a model that gives one of `replies` per call: a response, a text, or a tool call as name and arguments."""
     model = build_server(ScriptedModel, name="policy_model")
-    for item in replies:
-        call = tool_call(*item) if isinstance(item, tuple) else item
-        model._replies.append(call if isinstance(call, NeMoGymResponse) else reply(call))
+    for answer in replies:
+        if isinstance(answer, tuple):
+            answer = reply(tool_call(*answer))
+        elif not isinstance(answer, NeMoGymResponse):
+            answer = reply(answer)
+        model._replies.append(answer)
     return model
 
 
@@ -169,8 +176,10 @@ def _make_instance(name: str, given: Any) -> SimpleServer:
         given.config.host = _TEST_HOST
         given.config.port = next(_numbers)
         return given
-    cls, fields = given if isinstance(given, tuple) else (given, {})
-    server: SimpleServer = build_server(cls, name=name, **fields)
+    fields: dict[str, Any] = {}
+    if isinstance(given, tuple):
+        given, fields = given
+    server: SimpleServer = build_server(given, name=name, **fields)
     return server
 
 

@@ -69,7 +69,7 @@ def test_the_most_expensive_function_comes_first(tmp_path: Path):
     assert times == sorted(times, reverse=True)
 
 
-def test_columns_line_up(tmp_path: Path):
+def test_the_columns_of_the_log_line_up(tmp_path: Path):
     profile(tmp_path, required_str="test_profiling")
     header, *lines = (tmp_path / "profiles" / "server.log").read_text().splitlines()
     assert {line[header.index("ncall") - 1] for line in lines} == {" "}

@@ -67,19 +67,22 @@ def _become_command(settings: dict[str, Any]) -> None:
         os.setsid()
         uid = settings["uid"]
         counted = settings["counted_uid"]
+        if counted is None:
+            counted = os.getuid()
         contained = settings["contained"]
-        file_rules = make_file_rules(contained["readable"], contained["writable"]) if contained else None
-        if contained and file_rules is None:
-            raise OSError(errno.ENOSYS, "this kernel has no Landlock, and without bubblewrap nothing else hides files")
+        file_rules = None
+        if contained:
+            file_rules = make_file_rules(contained["readable"], contained["writable"])
+            if file_rules is None:
+                message = "this kernel has no Landlock, and without bubblewrap nothing else hides files"
+                raise OSError(errno.ENOSYS, message)
         confine(
             uid,
             settings["gid"],
             memory_bytes=settings["memory_bytes"],
             # The kernel counts all processes of the user, so add those that exist already, and room for those that
             # other sandboxes start meanwhile. `_watch` enforces the exact limit: it counts only ours.
-            max_tasks=count_tasks(os.getuid() if counted is None else counted)
-            + settings["max_processes"]
-            + ROOM_FOR_OTHERS,
+            max_tasks=count_tasks(counted) + settings["max_processes"] + ROOM_FOR_OTHERS,
             max_file_bytes=settings["max_file_bytes"],
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKE_SIGNALS)
@@ -110,7 +113,9 @@ def _open_filter(fd: int) -> None:
 
 def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
     """Wait until the command ends or must be ended; return its return code and what cut it short."""
-    deadline = time.monotonic() + settings["timeout_s"] if settings["timeout_s"] is not None else float("inf")
+    deadline = float("inf")
+    if settings["timeout_s"] is not None:
+        deadline = time.monotonic() + settings["timeout_s"]
     next_check = next_disk_check = 0.0
     while True:
         now = time.monotonic()

@@ -27,7 +27,7 @@ class Template:
     """The process that forks workers; it is restarted if it dies."""
 
     def __init__(self, preload: Sequence[str], *, main_path: str | None = None) -> None:
-        """`preload`: modules to import once, `main_path`: the main module of this process, if calls are of it."""
+        """`preload` are modules to import once. `main_path` is the main module of this process, if it has the calls."""
         self._preload = tuple(preload)
         self._main_path = main_path
         self._lock = threading.Lock()
@@ -91,7 +91,8 @@ class Template:
             # Equal hashes in every run, so that what depends on the order of a set is the same each time.
             environment = {"PYTHONHASHSEED": "0", **os.environ}
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment)
-        self._control, self._stop = control, weakref.finalize(self, _end_template, process, control)
+        self._control = control
+        self._stop = weakref.finalize(self, _end_template, process, control)
         settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload, "main_path": self._main_path})
         control.sendall(LENGTH.pack(len(settings)) + settings)
         return control
@@ -162,8 +163,9 @@ def _find_import_root(fn: Callable[..., Any]) -> str | None:
     if name is None or name == "__main__" or file is None:
         return None
     path = Path(file).absolute()
-    parents = path.parent.parents if path.name == "__init__.py" else path.parents
-    return str(parents[name.count(".")])
+    if path.name == "__init__.py":
+        path = path.parent
+    return str(path.parents[name.count(".")])
 
 
 def _unpack_answer(answer: bytes) -> Any:
@@ -176,4 +178,6 @@ def _unpack_answer(answer: bytes) -> Any:
 
 class _AnswerUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        return super().find_class("__main__" if module == MAIN_ALIAS else module, name)
+        if module == MAIN_ALIAS:
+            module = "__main__"
+        return super().find_class(module, name)

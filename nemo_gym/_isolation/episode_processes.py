@@ -38,9 +38,13 @@ class EpisodeProcesses(ClosablePool):
         super().__init__("pool of environments")
         self._make = make
         self._memory_bytes = memory_bytes
-        loaded = [hosted_environment.__name__, *preload, *([make.__module__] if make.__module__ != "__main__" else ())]
-        main = getattr(sys.modules["__main__"], "__file__", None) if make.__module__ == "__main__" else None
-        template = Template(loaded, main_path=None if main is None else str(Path(main).absolute()))
+        loaded = [hosted_environment.__name__, *preload]
+        main_path = None
+        if make.__module__ != "__main__":
+            loaded.append(make.__module__)
+        elif main := getattr(sys.modules["__main__"], "__file__", None):
+            main_path = str(Path(main).absolute())
+        template = Template(loaded, main_path=main_path)
         self._template = template
 
         async def start() -> CpuWorker:

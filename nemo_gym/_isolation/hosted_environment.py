@@ -41,8 +41,14 @@ def reset(make: Callable[[dict[str, Any]], Any], task: dict[str, Any], seed: int
     def begin() -> dict[str, Any]:
         _seed_global_generators(seed)
         _Process.environment = environment = _finish(make(task))
-        result = _finish(environment.reset(seed=seed) if _takes_seed(environment.reset) else environment.reset())
-        observation, info = result if isinstance(result, tuple) else (result, {})
+        parameters = inspect.signature(environment.reset).parameters.values()
+        if any(each.name == "seed" or each.kind is each.VAR_KEYWORD for each in parameters):
+            observation = _finish(environment.reset(seed=seed))
+        else:
+            observation = _finish(environment.reset())
+        info: Any = {}
+        if isinstance(observation, tuple):
+            observation, info = observation
         return {"observation": observation, "info": info, "tools": _finish(getattr(environment, "tools", None))}
 
     return _answer(begin)
@@ -57,7 +63,8 @@ def step(*action: Any) -> bytes:
             raise TypeError(f"`step` must return {', '.join(_FIELDS)}, not {result!r:.200}")
         outcome = dict(zip(_FIELDS, result, strict=True))
         outcome["reward"] = _read_reward(outcome["reward"])
-        outcome["terminated"], outcome["truncated"] = bool(outcome["terminated"]), bool(outcome["truncated"])
+        outcome["terminated"] = bool(outcome["terminated"])
+        outcome["truncated"] = bool(outcome["truncated"])
         return outcome
 
     return _answer(act)
@@ -94,11 +101,6 @@ def _finish(value: Any) -> Any:
     if _Process.loop is None:
         _Process.loop = asyncio.new_event_loop()
     return _Process.loop.run_until_complete(value)
-
-
-def _takes_seed(function: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(function).parameters.values()
-    return any(each.name == "seed" or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def _seed_global_generators(seed: int) -> None:
@@ -142,7 +144,9 @@ def _limit_memory(memory_bytes: int) -> None:
         if size:
             # Limit writable memory, not the address space: libraries reserve far more of that than they use.
             _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            bound = size + memory_bytes if hard == resource.RLIM_INFINITY else min(size + memory_bytes, hard)
+            bound = size + memory_bytes
+            if hard != resource.RLIM_INFINITY:
+                bound = min(bound, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
 
 

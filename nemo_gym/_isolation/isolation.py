@@ -58,7 +58,9 @@ async def choose_isolation(
         if wanted == "bubblewrap":
             return ChosenIsolation(None, problem)
     failed = await find_problem("rlimits")
-    return ChosenIsolation(None if failed else "rlimits", problem, failed or "")
+    if failed is None:
+        return ChosenIsolation("rlimits", problem)
+    return ChosenIsolation(None, problem, failed)
 
 
 def build_bubblewrap_prefix(

@@ -209,8 +209,9 @@ class WorkerChannel:
         """`speaker`: the process whose answers are accepted, if others could hold the other end too."""
         sock.setblocking(False)
         self._sock = sock
-        self._speaker = speaker if hasattr(socket, "SO_PASSCRED") else None
-        if self._speaker is not None:
+        self._speaker: int | None = None
+        if speaker is not None and hasattr(socket, "SO_PASSCRED"):
+            self._speaker = speaker
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._is_asking = self._is_closed = self._lacks_answer = False
 
@@ -269,7 +270,9 @@ class WorkerChannel:
 
     async def _receive(self, size: int) -> bytes:
         """Return what comes next; raise EOFError if it comes from anybody but the speaker."""
-        room = 0 if self._speaker is None else socket.CMSG_SPACE(_CREDENTIALS.size)
+        room = 0
+        if self._speaker is not None:
+            room = socket.CMSG_SPACE(_CREDENTIALS.size)
         while True:
             try:
                 part, about, _, _ = self._sock.recvmsg(size, room)

@@ -112,8 +112,8 @@ class SandboxWorker:
             except (WorkerDied, TimeoutError) as error:
                 worker.end()
                 problems.seek(0)
-                said = problems.read().decode(errors="replace").strip().splitlines()
-                raise SandboxUnavailable(said[-1] if said else str(error)) from error
+                said = [str(error), *problems.read().decode(errors="replace").strip().splitlines()]
+                raise SandboxUnavailable(said[-1]) from error
             except BaseException:
                 worker.end()
                 raise
@@ -123,7 +123,9 @@ class SandboxWorker:
     def _launch(cls, setup: SandboxSetup) -> tuple["SandboxWorker", IO[bytes]]:
         """Start the process; return it and the file with its stderr."""
         ours, theirs = socket.socketpair()
-        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if setup.isolation == "rlimits" else None
+        folder = None
+        if setup.isolation == "rlimits":
+            folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
         with theirs, tempfile.TemporaryFile() as modules:
             modules.write(_compile_inside())
@@ -156,7 +158,7 @@ class SandboxWorker:
         self._is_clean = False
         try:
             answer: dict[str, Any] = json.loads(await self._channel.ask(*messages, timeout_s=timeout_s))
-        except TimeoutError:
+        except TimeoutError:  # an OSError too
             raise
         except (EOFError, OSError) as error:
             raise WorkerDied("a sandbox ended without an answer") from error
@@ -206,7 +208,9 @@ async def choose_code_isolation(setup: SandboxSetup, wanted: Literal["auto"] | I
         LOG.info("model-written code runs under bubblewrap: no network, read-only system, private files")
         return "bubblewrap"
     if chosen.isolation == "rlimits":
-        files = "sees no files but the system's" if hides_files else "can read this machine's files"
+        files = "can read this machine's files"
+        if hides_files:
+            files = "sees no files but the system's"
         LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
         return "rlimits"
     if wanted == "bubblewrap":
@@ -270,8 +274,9 @@ def _list_folders(setup: SandboxSetup, folder: str | None) -> tuple[str, ...]:
     if folder is not None:
         return (folder,)
     # Not /tmp if something that code must see lies there.
-    in_tmp = any(Path(path).is_relative_to("/tmp") for path in _list_own_paths(setup))
-    return ("/workspace" if in_tmp else "/tmp"), "/dev/shm"
+    if any(Path(path).is_relative_to("/tmp") for path in _list_own_paths(setup)):
+        return "/workspace", "/dev/shm"
+    return "/tmp", "/dev/shm"
 
 
 def _build_environment(home: str) -> dict[str, str]:
@@ -281,11 +286,16 @@ def _build_environment(home: str) -> dict[str, str]:
 
 
 def _build_settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
-    uid = _find_unused_uid() if os.geteuid() == 0 else None
+    uid = None
+    other_tasks = 0
+    if os.geteuid() == 0:
+        uid = _find_unused_uid()
+    else:
+        other_tasks = count_tasks(os.getuid())
     rules = Rules(
         has_own_pids=setup.isolation == "bubblewrap",
         uid=uid,
-        other_tasks=0 if uid is not None else count_tasks(os.getuid()),
+        other_tasks=other_tasks,
         folders=_list_folders(setup, folder),
         readable=(*_list_own_paths(setup), *list_system_paths()),
         memory_bytes=setup.memory_mib * MIB,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rollout engine: plan or resume a run, run its rollouts, record and count every one. Start reading at `run`."""
+"""The rollout engine: plan or resume a run, run its rollouts, record every one. Start reading at `collect`."""

@@ -16,7 +16,7 @@ of `collect`, which alone writes to the journal. What runs a row in between, a p
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, nullcontext
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -74,8 +74,9 @@ class Run:
 
     def open_journal(self) -> Journal:
         """Begin or resume: from now on the files are those of this run."""
-        begin = Journal.resume if self.is_resumed else Journal.begin
-        return begin(self.paths, self.manifest, max_attempts=self.max_attempts)
+        if self.is_resumed:
+            return Journal.resume(self.paths, self.manifest, max_attempts=self.max_attempts)
+        return Journal.begin(self.paths, self.manifest, max_attempts=self.max_attempts)
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,9 @@ async def collect(
     `observer` is told what was recorded.
     """
     endpoint = EndpointGuard(journal.counts.not_played, check_reachable=settings.check_endpoint)
-    guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
+    guard = None
+    if settings.max_failure_rate is not None:
+        guard = FailureRateGuard(settings.max_failure_rate)
 
     def note_retry(failure: Failure) -> None:
         limiter.note_retry(failure)
@@ -217,7 +220,10 @@ async def collect(
     outcomes = dispatch(
         rows, lambda row: play(row, note_retry), limiter, control, hold_failures_s=settings.hold_failures_s
     )
-    async with aclosing(observer) if observer is not None else nullcontext(), aclosing(outcomes):
+    async with AsyncExitStack() as stack:
+        if observer is not None:
+            await stack.enter_async_context(aclosing(observer))
+        await stack.enter_async_context(aclosing(outcomes))
         async for outcome in outcomes:
             journal.record(outcome)
             journal.most_in_flight = limiter.most_in_flight

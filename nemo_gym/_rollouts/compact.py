@@ -96,7 +96,7 @@ class TaskNumbers(Mapping[int, NumberT]):
         size = len(dense)
         if size <= task < 2 * size + 1024 and task not in scattered:
             dense.frombytes(bytes((task + 1 - size) * dense.itemsize))
-            for moved in [one for one in scattered if one < task] if scattered else ():
+            for moved in [one for one in scattered if one < task]:
                 dense[moved] = scattered.pop(moved)
         if task < len(dense):
             dense[task] += number
@@ -118,15 +118,15 @@ class NumbersByDigest:
         self._buckets: dict[bytes, bytearray] = {}
 
     def find(self, digest: bytes) -> int | None:
-        bucket = self._buckets.get(digest[:_PREFIX_BYTES])
+        bucket = self._buckets.get(digest[:_PREFIX_BYTES], b"")
         rest = digest[_PREFIX_BYTES:]
-        if bucket is None:
-            return None
         at = bucket.find(rest)
         # Ignore an accidental match that straddles two records.
         while at > 0 and at % _RECORD_BYTES:
             at = bucket.find(rest, at + 1)
-        return int.from_bytes(bucket[at + len(rest) : at + _RECORD_BYTES], "big") if at >= 0 else None
+        if at < 0:
+            return None
+        return int.from_bytes(bucket[at + len(rest) : at + _RECORD_BYTES], "big")
 
     def add(self, digest: bytes, number: int) -> None:
         bucket = self._buckets.setdefault(digest[:_PREFIX_BYTES], bytearray())

@@ -152,7 +152,9 @@ class EndpointGuard:
         self._has_scored = False
         self._refusals = self._absences = 0
         self._clock = clock
-        self._ends_s = clock() + (_FIRST_CALLS_S if check_reachable else 0.0)
+        self._ends_s = 0.0
+        if check_reachable:
+            self._ends_s = clock() + _FIRST_CALLS_S
 
     def note(self, outcome: Outcome) -> str | None:
         """Count a finished rollout; return the reason to give up, if there is one now."""
@@ -167,9 +169,12 @@ class EndpointGuard:
         """Count a failed attempt; return the reason to give up, if there is one now."""
         if failure.kind == "cancelled":
             return None
-        self._refusals = self._refusals + 1 if failure.is_refused else 0
         self._absences += failure.is_unreachable
-        if self._refusals >= min(self._planned, _LATER_REFUSALS if self._has_scored else _FIRST_REFUSALS):
+        self._refusals += 1
+        if not failure.is_refused:
+            self._refusals = 0
+        most = _LATER_REFUSALS if self._has_scored else _FIRST_REFUSALS
+        if self._refusals >= min(self._planned, most):
             return self._describe_refusal(failure)
         if (
             failure.is_unreachable

@@ -146,12 +146,15 @@ class _InFlight:
 
     def note_end(self, task: asyncio.Task[Outcome], *, is_abandoned: bool = False) -> None:
         """Release the slot of a rollout that has ended or is abandoned, and queue its outcome."""
-        error = None if is_abandoned or task.cancelled() else task.exception()
+        is_cancelled = is_abandoned or task.cancelled()
+        error = None
+        if not is_cancelled:
+            error = task.exception()
         if task not in self.running:
             return  # it was abandoned before
         row, started = self.running.pop(task)
         elapsed_s = time.monotonic() - started
-        if is_abandoned or task.cancelled():
+        if is_cancelled:
             outcome: Outcome = Failed(row, make_cancelled(row), 1, elapsed_s)
         elif error is not None:
             outcome = Failed(row, build_failure(error, "agent", name_boundary(row)), 1, elapsed_s)

@@ -145,9 +145,11 @@ def _check_overrides(overrides: Mapping[str, Any]) -> None:
     except ValidationError as error:
         lines = []
         for path, text in explain(error, given).items():
+            line = f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{'.'.join(path)}` {text}"
             close = nearest_spelling(path[0], NeMoGymResponseCreateParamsNonStreaming.model_fields, limit=1)
-            guess = f". Did you mean {close[0]!r}?" if close and path[0] != close[0] else ""
-            lines.append(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{'.'.join(path)}` {text}{guess}")
+            if close and path[0] != close[0]:
+                line += f". Did you mean {close[0]!r}?"
+            lines.append(line)
         raise ConfigError("\n".join(lines)) from None
 
 
@@ -217,8 +219,10 @@ def _check_params(params: Row) -> Row:
         first = problems[0]
         # Item 7 in one row and item 9 in the next are the same mistake: positions would give every row its own reason.
         place = ".".join("*" if isinstance(part, int) else part for part in first["loc"])
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BadRow((f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}{more}",)) from None
+        reason = f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}"
+        if len(problems) > 1:
+            reason += f" (and {len(problems) - 1} more)"
+        raise BadRow((reason,)) from None
     return params
 
 
@@ -226,9 +230,9 @@ def _choose_agent(row: Row, settings: ExpandSettings) -> Row:
     ref = row.get(AGENT_REF_KEY_NAME)
     if ref is None:
         ref = {"name": settings.agent_name or _find_only_agent(settings.known_agents)}
-    name = ref.get("name") if isinstance(ref, dict) else None
-    if not isinstance(name, str) or not name:
+    if not isinstance(ref, dict) or not isinstance(ref.get("name"), str) or not ref["name"]:
         raise BadRow((f"`{AGENT_REF_KEY_NAME}` has no `name`",))
+    name = ref["name"]
     if settings.known_agents is not None and name not in settings.known_agents:
         raise BadRow((f"no server is called {name!r}. {did_you_mean(name, settings.known_agents)}".rstrip(),))
     return dict(ref)
@@ -237,13 +241,10 @@ def _choose_agent(row: Row, settings: ExpandSettings) -> Row:
 def _find_only_agent(known: Collection[str] | None) -> str:
     if known is not None and len(known) == 1:
         return next(iter(known))
-    there = f" (one of {', '.join(sorted(known))})" if known else ""
-    raise BadRow(
-        (
-            f"no agent: choose one with `--agent`, which is `agent_name`{there}, "
-            f'or give each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`',
-        )
-    )
+    option = "`--agent`, which is `agent_name`"
+    if known:
+        option += f" (one of {', '.join(sorted(known))})"
+    raise BadRow((f'no agent: choose one with {option}, or give each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`',))
 
 
 def _count_repeats(row: Row, settings: ExpandSettings) -> int:
@@ -292,7 +293,10 @@ class _Tasks:
 
     def take(self, given: object, raw: bytes, repeats: int) -> tuple[int, int]:
         """Return the task index, and the index of the first of `repeats` more rollouts."""
-        task = self._find_index(raw) if given is None else self._check_index(given)
+        if given is None:
+            task = self._find_index(raw)
+        else:
+            task = self._check_index(given)
         first = self._rollouts[task]
         self._rollouts.add(task, repeats)
         return task, first
@@ -312,10 +316,6 @@ class _Tasks:
         if not isinstance(given, int) or isinstance(given, bool) or given < 0:
             raise BadRow((f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 up",))
         if (given, 0) in self._ours:
-            raise BadRow(
-                (
-                    f"`{TASK_INDEX_KEY_NAME}` is already taken by an earlier row without an index; "
-                    f"number all rows, or none",
-                )
-            )
+            taken = "is already taken by an earlier row without an index; number all rows, or none"
+            raise BadRow((f"`{TASK_INDEX_KEY_NAME}` {taken}",))
         return given

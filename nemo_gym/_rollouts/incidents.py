@@ -34,10 +34,10 @@ def copy_incidents(result: Row) -> None:
     on_response = response.pop(NG_CUT_OFF_KEY, None)
     in_result = result.pop(NG_CUT_OFF_KEY, None)
     cut_off = in_result or on_response
-    if cut_off not in _CUT_OFFS:
-        cut_off = LENGTH if is_cut_by_length(response) else None
-    if cut_off:
+    if cut_off in _CUT_OFFS:
         result[NG_CUT_OFF_KEY] = cut_off
+    elif is_cut_by_length(response):
+        result[NG_CUT_OFF_KEY] = LENGTH
     on_response = response.pop(NG_POLICY_VERSIONS_KEY, None)
     in_result = result.pop(NG_POLICY_VERSIONS_KEY, None)
     # Whoever made the response saw the versions; a result may hold those of the row it was made from.
@@ -71,15 +71,13 @@ def is_cut_by_length(reply: Any) -> bool:
 
 def pick_tool_errors(given: Any) -> list[dict[str, Any]]:
     """Return the first few tool errors in `given`, which may come from any agent."""
-    return [
-        {
-            "tool": one["tool"],
-            "status": one["status"],
-            "message": KNOWN_SECRETS.mask(one["message"])[-_LONGEST_MESSAGE:],
-        }
-        for one in (given if isinstance(given, list) else [])
-        if isinstance(one, dict)
-        and isinstance(one.get("tool"), str)
-        and type(one.get("status")) is int
-        and isinstance(one.get("message"), str)
-    ][:_MOST_TOOL_ERRORS]
+    if not isinstance(given, list):
+        return []
+    picked = []
+    for one in given:
+        if not isinstance(one, dict) or type(one.get("status")) is not int:
+            continue
+        if isinstance(one.get("tool"), str) and isinstance(one.get("message"), str):
+            message = KNOWN_SECRETS.mask(one["message"])[-_LONGEST_MESSAGE:]
+            picked.append({"tool": one["tool"], "status": one["status"], "message": message})
+    return picked[:_MOST_TOOL_ERRORS]

@@ -54,9 +54,9 @@ class Journal:
         self._failures = _Log(paths.failures)
         self._disk = _Disk(sync_every_s)
         self._closed = False
+        self._max_attempts = max_attempts
         self.most_in_flight: int | None = None
         self.given_up = manifest.counts.failed
-        self._max_attempts = max_attempts
         """How many of the failed rollouts a resumed run will not run again."""
 
     @classmethod
@@ -140,26 +140,25 @@ class Journal:
 
 def build_failed_row(outcome: Failed) -> Row:
     """Return the line of a failed rollout: what the agent said about it, if anything, and what we know."""
-    said = outcome.result or {}
     failure = outcome.failure
-    return {
-        **said,
-        **pick_carried_fields(outcome.row),
-        NG_FAILURE_CLASS_KEY: said.get(NG_FAILURE_CLASS_KEY) or failure.kind,
-        **({NG_TERMINAL_KEY: True} if outcome.terminal else {}),
-        FAILURE_KEY: {
-            "schema": FAILURE_SCHEMA,
-            "kind": failure.kind,
-            "boundary": failure.boundary,
-            "retryable": failure.retryable,
-            "message": failure.message,
-            **({"cause": failure.cause} if failure.cause else {}),
-            **({"traceback": failure.traceback} if failure.traceback else {}),
-            "attempts": outcome.attempts,
-            "elapsed_s": round(outcome.elapsed_s, 3),
-            "at": now(),
-        },
+    known: dict[str, Any] = {
+        "schema": FAILURE_SCHEMA,
+        "kind": failure.kind,
+        "boundary": failure.boundary,
+        "retryable": failure.retryable,
+        "message": failure.message,
     }
+    if failure.cause:
+        known["cause"] = failure.cause
+    if failure.traceback:
+        known["traceback"] = failure.traceback
+    known |= {"attempts": outcome.attempts, "elapsed_s": round(outcome.elapsed_s, 3), "at": now()}
+    row = {**(outcome.result or {}), **pick_carried_fields(outcome.row)}
+    row[NG_FAILURE_CLASS_KEY] = row.get(NG_FAILURE_CLASS_KEY) or failure.kind
+    if outcome.terminal:
+        row[NG_TERMINAL_KEY] = True
+    row[FAILURE_KEY] = known
+    return row
 
 
 def is_given_up(failed: Failed, max_attempts: int) -> bool:
@@ -192,7 +191,7 @@ def repair(log: Path) -> str | None:
                     os.pwrite(file.fileno(), b"\n", start + len(last))
                 return None
             with open(torn_path(log), "ab") as kept:
-                kept.write(last if last.endswith(b"\n") else last + b"\n")
+                kept.write(last.removesuffix(b"\n") + b"\n")
             file.truncate(start)
     except FileNotFoundError:
         return None

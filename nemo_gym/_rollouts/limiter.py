@@ -168,7 +168,9 @@ class AdaptiveLimit:
         kept = self._exact * max(0.5, (1.0 - overload_share) / slowdown)
         if slowdown > 1.0 or not self._was_full or not self._scored:
             return kept
-        return kept + (kept if self._doubling else math.sqrt(self._exact))
+        if self._doubling:
+            return 2 * kept
+        return kept + math.sqrt(self._exact)
 
     def _measure_slowdown(self) -> float:
         """Return by how much latency exceeds what is acceptable; 1 if it does not, or is unknown."""

@@ -162,8 +162,11 @@ class Player:
         started = time.monotonic()
         attempts = 0
         ending = _Ending(None)
-        ends_at = None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
-        deadline = Deadline(ends_at) if ends_at is not None else None
+        ends_at = math.inf
+        deadline = None
+        if self._timeout_s is not None:
+            ends_at = asyncio.get_running_loop().time() + self._timeout_s
+            deadline = Deadline(ends_at)
         try:
             while True:
                 attempts += 1
@@ -220,7 +223,7 @@ class Player:
             failure = build_failure(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
         return _Ending(failure, result)
 
-    def _choose_pause(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
+    def _choose_pause(self, ending: _Ending, attempts: int, ends_at: float) -> float | None:
         """Return how many seconds to wait before the next attempt; None if there should be none."""
         failure = ending.failure
         # An agent that returns a result has run the rollout to its end.
@@ -234,8 +237,7 @@ class Player:
             pause_s = rule.draw_pause_s(attempts, self._rng)
         else:  # jitter: rollouts that were told the same must not come back together
             pause_s = asked_s + self._rng.uniform(0.0, rule.first_pause_s)
-        left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
-        return pause_s if left_s is None or pause_s < left_s else None
+        return pause_s if pause_s < ends_at - asyncio.get_running_loop().time() else None
 
     def _explain_timeout(self, row: Row, attempts: int, before: Failure | None) -> Failure:
         assert self._timeout_s is not None
@@ -250,8 +252,9 @@ class Player:
 def name_boundary(row: Row) -> str:
     """Return the boundary that failures name for the call that runs `row`."""
     agent = row.get(AGENT_REF_KEY_NAME)
-    # A row that names no agent fails too, and that failure must not get lost for lack of a name.
-    return f"{agent.get('name', '') if isinstance(agent, dict) else ''}/run"
+    if isinstance(agent, dict):
+        return f"{agent.get('name', '')}/run"
+    return "/run"  # a row that names no agent fails too, and that failure must not get lost for lack of a name
 
 
 def find_requested_pause(headers: Mapping[str, str], message: str) -> float | None:
@@ -262,9 +265,13 @@ def find_requested_pause(headers: Mapping[str, str], message: str) -> float | No
     found = _PAUSE_IN_WORDS.search(message)
     if found is None:
         return None
+    pause_s = float(found["n"])
     unit = (found["unit"] or "").lower()
-    scale = 1.0 if not unit else 0.001 if unit.startswith(("ms", "milli")) else 60.0
-    return bound_pause(float(found["n"]) * scale)
+    if unit.startswith(("ms", "milli")):
+        pause_s *= 0.001
+    elif unit:
+        pause_s *= 60.0
+    return bound_pause(pause_s)
 
 
 def check_reward(result: Row, boundary: str = "/verify") -> Failure | None:
@@ -301,10 +308,14 @@ def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
     failure_class = result.get(NG_FAILURE_CLASS_KEY)
     if not failure_class and not result.get(NG_NO_PERSIST_KEY):
         return _read_masked_reward(result)
+    message = str(failure_class or "the agent asks that this result be kept nowhere")
     words = next((str(result[key]) for key in _MESSAGE_KEYS if result.get(key)), "")
-    named = str(failure_class) if failure_class else "the agent asks that this result be kept nowhere"
-    kind: FailureKind = "verifier" if failure_class == JUDGE_FAILED else pick_kind(str(failure_class), "agent")
-    return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
+    if words:
+        message += f": {words}"
+    kind: FailureKind = "verifier"
+    if failure_class != JUDGE_FAILED:
+        kind = pick_kind(str(failure_class), "agent")
+    return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), message)
 
 
 def _read_masked_reward(result: Row) -> Failure | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an interrupted run still has to do: its plan, minus what the output holds and what failed for good.
 
-This module only reads files, as streams; `manifest.find_differences` decides whether the run is still the same one.
+This module only reads files, as streams; `run_manifest.find_differences` decides whether the run is still the same one.
 Every task is run once before any is run again: a plan file holds a task's rollouts side by side, and an interrupted run
 in that order would know much about few tasks.
 """
@@ -164,9 +164,10 @@ def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] |
 def _read_failures(path: Path, record: _Record) -> None:
     for line in _read_indexed_rows(path):
         key = key_of(line.row)
-        ours = line.row.get(FAILURE_KEY)
-        known = ours if isinstance(ours, dict) else {}
-        kind = str(known["kind"] if "kind" in known else line.row.get(NG_FAILURE_CLASS_KEY))
+        known = line.row.get(FAILURE_KEY)
+        if not isinstance(known, dict):
+            known = {}
+        kind = str(known.get("kind", line.row.get(NG_FAILURE_CLASS_KEY)))
         record.failure_attempts += 1
         before = record.classify(key)
         if line.row.get(NG_TERMINAL_KEY):
@@ -202,7 +203,11 @@ def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
         offset = 0
         for number, raw in enumerate(file, 1):
             if raw.strip():
-                index = _find_rollout_index(raw, path, number)
+                found = _LAST_MEMBER.search(raw, max(len(raw) - _TAIL_BYTES, 0))
+                if found is not None:
+                    index = int(found[1])
+                else:  # a plan written by another tool may order its members differently
+                    index = int(loads_line(raw, path, number).get(ROLLOUT_INDEX_KEY_NAME) or 0)
                 if index == 0:
                     yield loads_line(raw, path, number)
                 else:
@@ -211,12 +216,6 @@ def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
         while (turn := later.next_index()) is not None:
             for number, raw in later.take(turn, file):
                 yield loads_line(raw, path, number)
-
-
-def _find_rollout_index(raw: bytes, path: str | os.PathLike[str], number: int) -> int:
-    found = _LAST_MEMBER.search(raw, max(len(raw) - _TAIL_BYTES, 0))
-    # A plan written by another tool may order its members differently.
-    return int(found[1]) if found else int(loads_line(raw, path, number).get(ROLLOUT_INDEX_KEY_NAME) or 0)
 
 
 class _LaterRows:
@@ -233,8 +232,10 @@ class _LaterRows:
         if self._number and number == self._number[-1] + self._left[-1] and index == self._index[-1] + self._left[-1]:
             self._left[-1] += 1
             return
-        for column, value in zip(self._columns(), (index, 1, offset, number), strict=True):
-            column.append(value)
+        self._index.append(index)
+        self._left.append(1)
+        self._offset.append(offset)
+        self._number.append(number)
 
     def next_index(self) -> int | None:
         """Return the lowest remaining rollout index; None if there is none."""
@@ -251,6 +252,3 @@ class _LaterRows:
                 self._number[stretch] += 1
                 self._index[stretch] += 1
                 self._left[stretch] -= 1
-
-    def _columns(self) -> "tuple[array[int], ...]":
-        return self._index, self._left, self._offset, self._number

@@ -117,8 +117,7 @@ class Manifest(BaseModel, frozen=True):
 
     def continue_from(self, old: "Manifest | None") -> "Manifest":
         """Return this run as the continuation of `old`."""
-        started = self.started_at if old is None else old.started_at
-        return self.model_copy(update={"started_at": started, "resumed_at": self.started_at})
+        return self.model_copy(update={"started_at": (old or self).started_at, "resumed_at": self.started_at})
 
     def end(self, status: Status, counts: Counts, most_in_flight: int | None = None) -> "Manifest":
         """Return this run with what is known once it is over."""
@@ -159,7 +158,8 @@ def describe_missing(shards: Sequence[Shard]) -> str | None:
     missing = [number for number in range(1, totals[0] + 1) if number not in found]
     if not missing:
         return None
-    there, absent = (", ".join(map(str, numbers)) for numbers in (found, missing))
+    there = ", ".join(map(str, found))
+    absent = ", ".join(map(str, missing))
     return f"shards {there} of {totals[0]} were found; {absent} missing"
 
 
@@ -200,7 +200,9 @@ def read_manifest(path: Path) -> Manifest | None:
 
 def identify_input(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
     """Identify the input `path`; one that can be read only once is identified by the plan made from it."""
-    file = materialized if is_stream(path) else Path(path)
+    file = Path(path)
+    if is_stream(path):
+        file = materialized
     return InputIdentity(path=str(path), size_bytes=file.stat().st_size, sha256=hash_file(file))
 
 
@@ -231,11 +233,11 @@ def find_differences(old: Manifest, new: Manifest, incidental: Collection[str] =
             f"{new.input.path} ({new.input.size_bytes} bytes, sha256 {new.input.sha256[:12]}…)"
         )
     found.extend(_compare("settings", _read_back(old.settings), _read_back(new.settings)))
-    kept = [
-        {key: value for key, value in _read_back(manifest.config).items() if key not in incidental}
-        for manifest in (old, new)
-    ]
-    found.extend(_compare("config", *kept))
+    configs = [_read_back(manifest.config) for manifest in (old, new)]
+    for key in incidental:
+        for config in configs:
+            config.pop(key, None)
+    found.extend(_compare("config", *configs))
     return found
 
 
@@ -256,5 +258,7 @@ def _read_back(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shorten(value: Any) -> str:
-    text = "not set" if value is _ABSENT else repr(value)
+    if value is _ABSENT:
+        return "not set"
+    text = repr(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"

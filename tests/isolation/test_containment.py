@@ -42,12 +42,12 @@ async def limited(secret):
 
 @needs_bubblewrap
 @pytest.mark.parametrize("attack", EVERYWHERE + WITH_BUBBLEWRAP, ids=lambda attack: attack.name)
-async def test_bubblewrap_contains(attack: Attack, bubblewrapped: CodePool):
+async def test_bubblewrap_contains_every_attack(attack: Attack, bubblewrapped: CodePool):
     await is_contained(attack, bubblewrapped)
 
 
 @pytest.mark.parametrize("attack", EVERYWHERE, ids=lambda attack: attack.name)
-async def test_limits_contain(attack: Attack, limited: CodePool):
+async def test_limits_alone_contain_every_attack(attack: Attack, limited: CodePool):
     await is_contained(attack, limited)
 
 

@@ -88,7 +88,7 @@ async def test_output_that_is_not_text_is_made_text(pool):
     assert (await pool.run("import os\nos.write(1, b'\\xff\\xfe')")).stdout == "\ufffd\ufffd"
 
 
-async def test_a_large_input_arrives(pool):
+async def test_a_large_input_arrives_whole(pool):
     assert (await pool.run("print(len(input()))", stdin="x" * 5_000_000)).stdout == "5000000\n"
 
 
@@ -98,7 +98,7 @@ async def test_hashes_are_the_same_in_every_run(pool):
     assert first.stdout == second.stdout
 
 
-async def test_random_numbers_are_not(pool):
+async def test_random_numbers_differ_from_run_to_run(pool):
     said = {(await pool.run("import random; print(random.random())")).stdout for _ in range(3)}
     assert len(said) == 3
 

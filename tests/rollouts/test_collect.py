@@ -115,7 +115,7 @@ def test_where_there_is_nothing_to_resume_a_run_begins_and_says_so(paths, source
     ],
     ids=["settings", "config"],
 )
-async def test_another_run_is_not_gone_on_with(paths, source, identity):
+async def test_a_different_run_is_not_resumed(paths, source, identity):
     await play(plan(paths, source), stop_after=2)
     before = paths.output.read_bytes()
     with pytest.raises(ResumeError, match=r"belongs to a different run(.|\n)*hint:"):

@@ -13,7 +13,7 @@ keys = st.tuples(tasks, st.integers(0, 5) | st.integers(0, 2**31))
 
 @given(st.lists(keys), st.lists(keys))
 @settings(max_examples=100, deadline=None)
-def test_a_key_set_is_a_set(added, others):
+def test_a_key_set_behaves_like_a_set(added, others):
     compact, plain = KeySet(), set()
     for key in added:
         assert compact.add(key) == (key not in plain)
@@ -24,7 +24,7 @@ def test_a_key_set_is_a_set(added, others):
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3))))
 @settings(max_examples=100, deadline=None)
-def test_key_counts_count(added):
+def test_key_counts_count_like_a_counter(added):
     compact, plain = KeyCounts(), Counter()
     for key in added:
         plain[key] += 1

@@ -119,7 +119,7 @@ async def test_a_reward_that_does_not_pass_the_check_is_a_failure_that_keeps_the
 
 
 @pytest.mark.parametrize("kind", ["model_endpoint", "model_reply_invalid", "tool_server"])
-async def test_what_may_go_better_is_played_three_times_in_all(kind):
+async def test_a_retryable_failure_is_played_three_times_in_all(kind):
     outcome, script = await played(failing(kind))
     assert (outcome.failure, outcome.attempts) == (Failure(kind, "somewhere", True, "it broke"), 3)
     assert len(script.asked) == 3
@@ -207,7 +207,7 @@ async def test_the_deadline_is_for_all_attempts_and_tells_what_failed_before():
     assert "model_endpoint: answered 500" in outcome.failure.message
 
 
-async def test_cancelling_is_passed_on():
+async def test_cancelling_a_rollout_cancels_its_call():
     async def hang(agent, row):
         await asyncio.Event().wait()
 
@@ -341,7 +341,7 @@ class Agent(SimpleResponsesAPIAgent):
     ],
     ids=["scored", "a bug in the agent", "a field is missing", "the model server fails"],
 )
-async def test_with_a_real_agent(row, replies, kind, attempts):
+async def test_a_real_agent_ends_as_expected(row, replies, kind, attempts):
     async with running(agent=Agent, policy_model=scripted_model(*replies)) as client:
 
         async def post(agent, whole_row):
@@ -389,7 +389,7 @@ def test_a_finite_number_is_a_reward(reward):
 
 
 @pytest.mark.parametrize("result", [{}, *({"reward": r} for r in (None, math.nan, math.inf, -math.inf, "1", [1], {}))])
-def test_anything_else_is_a_failure_of_the_verifier(result):
+def test_a_reward_that_is_not_a_finite_number_is_the_verifiers_failure(result):
     failure = check_reward(result)
     assert failure.kind == "verifier"
     assert "reward" in failure.message

@@ -28,7 +28,7 @@ def manifest(**fields):
     return Manifest(**{"counts": Counts(requested=3), "input": INPUT, **fields})
 
 
-def test_it_reads_back_as_it_was_written(tmp_path):
+def test_a_manifest_reads_back_as_it_was_written(tmp_path):
     one = manifest(settings={"repeats": {"a": 2}}, config={"server": {"model": "m"}})
     write_manifest(tmp_path / "r_run.json", one)
     assert read_manifest(tmp_path / "r_run.json") == one

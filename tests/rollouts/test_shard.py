@@ -43,7 +43,7 @@ def test_a_shard_without_a_task_is_an_error_that_says_why(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/2", ""])
-def test_a_shard_is_one_of_so_many(text):
+def test_a_shard_that_is_not_one_of_its_total_is_refused(text):
     with pytest.raises(ValueError, match="K from 1 to N, such as 1/4"):
         Shard.parse(text)
 
@@ -62,5 +62,5 @@ def test_runs_are_told_apart_by_their_shard_and_older_ones_have_none():
         (["1/2", "2/3"], "these shards are cut in different ways, into 2 and 3 parts, so tasks may be missing"),
     ],
 )
-def test_what_is_missing_of_a_run_is_said(found, said):
+def test_missing_shards_are_named(found, said):
     assert describe_missing([*map(Shard.parse, found)]) == said

@@ -52,6 +52,6 @@ def test_without_a_limit_programs_are_told_nothing():
     assert cpu_cap_env(None) == {}
 
 
-def test_make_is_not_told():
+def test_the_cpu_cap_leaves_makeflags_alone():
     assert len(CPU_CAP_ENV_VARS) == 19
     assert "MAKEFLAGS" not in CPU_CAP_ENV_VARS

@@ -71,7 +71,9 @@ def prepare(rules: Rules) -> Baseline:
     kernel_rules.guard_against_children()
     _open_folders(rules)
     kernel_rules.prepare_filter()
-    file_rules = None if rules.has_own_pids else kernel_rules.make_file_rules(rules.readable, rules.folders)
+    file_rules = None
+    if not rules.has_own_pids:
+        file_rules = kernel_rules.make_file_rules(rules.readable, rules.folders)
     return Baseline(file_rules, measure_resident_bytes(os.getpid()), _read_own_limits())
 
 

@@ -44,8 +44,9 @@ def guard_against_children() -> None:
 def limit(kind: int, value: int) -> None:
     """Set a limit, or keep the lower one that exists."""
     hard = resource.getrlimit(kind)[1]
-    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (bound, bound))
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
 
 
 def confine(uid: int | None, gid: int | None, *, memory_bytes: int, max_tasks: int, max_file_bytes: int) -> None:
@@ -216,7 +217,7 @@ _DENIED = {
     "msgget": (68, 186),
     "mq_open": (240, 180),
 }
-# Without a PID namespace, processes of others can be signalled.
+# Without a PID namespace, processes of others can be signaled.
 _SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}
 _SIGNALS_TO_ANYONE = {
     "tkill": (200, 130),

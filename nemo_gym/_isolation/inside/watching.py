@@ -153,13 +153,18 @@ def describe_end(child: CodeProcess, rules: Rules, cause: str | None, exit_code:
         cause = "memory"
     if cause is None and exit_code is not None and exit_code < 0:
         cause = "killed"
+    if cause is None:
+        cause = "error" if exit_code else "ok"
+    value = report.get("value")
+    if not isinstance(value, str):
+        value = None  # the code can write to the stream too
     stderr = bytes(child.written[child.stderr][-STDERR_TAIL_BYTES:])
     return {
-        "status": cause or ("ok" if not exit_code else "error"),
+        "status": cause,
         "exit_code": exit_code,
         "stdout": bytes(child.written[child.stdout][: rules.max_output_bytes]).decode(errors="replace"),
         "stderr": stderr.decode(errors="replace"),
-        "value": value if isinstance(value := report.get("value"), str) else None,
+        "value": value,
         "exited": report.get("exited") is True,
         "cell_status": report.get("status"),
     }

@@ -23,7 +23,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._isolation.inside import containment, programs, watching
+from nemo_gym._isolation.inside import containment, untrusted_code, watching
 from nemo_gym._isolation.inside.containment import Baseline, Rules
 from nemo_gym._isolation.inside.private_copies import receive_message, send_message, write_all
 from nemo_gym._isolation.inside.watching import CodeProcess, ServerGone
@@ -53,7 +53,9 @@ def main(control_fd: int) -> None:
     for name in settings["preload"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    import_fds = _open_import_folders() if rules.uid is not None else 0
+    import_fds = 0
+    if rules.uid is not None:
+        import_fds = _open_import_folders()
     for folder in rules.folders:
         containment.empty_folder(folder)  # imported modules may have written caches
     gc.collect()
@@ -152,7 +154,9 @@ class Zygote:
             cause = "memory"  # its variables would take it from the next cells too
         answer = self._end_child(child, cause)
         self._end_session()
-        return {**answer, "status": "error" if answer["status"] == "ok" else answer["status"], "state_lost": True}
+        if answer["status"] == "ok":
+            answer["status"] = "error"
+        return {**answer, "state_lost": True}
 
     def _send_cell(self, child: CodeProcess, request: dict[str, Any]) -> str | None:
         """Send a cell and wait for its end; interrupt a cell that takes too long before killing it."""
@@ -166,7 +170,7 @@ class Zygote:
             return cause
         os.kill(child.pid, signal.SIGINT)
         cause = self._watch(child, INTERRUPT_GRACE_S, until_report=True)
-        return "interrupted" if cause is None else cause
+        return cause or "interrupted"
 
     def _watch(self, child: CodeProcess, timeout_s: float, *, until_report: bool = False) -> str | None:
         control = self._control.fileno()
@@ -195,7 +199,8 @@ class Zygote:
         stdin_fd = os.memfd_create("stdin")
         write_all(stdin_fd, stdin.encode(errors="replace"))
         os.lseek(stdin_fd, 0, os.SEEK_SET)
-        (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
+        out, out_theirs = os.pipe()
+        err, err_theirs = os.pipe()
         ours, theirs = socket.socketpair()
         # A child that does not read must not block us.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_PATIENCE_S, 0))
@@ -209,7 +214,7 @@ class Zygote:
                 if request.get("is_apart"):
                     request, child_fds = _fork_program(request, child_fds)
                 _confine_child(child_fds, self._rules, self._baseline, self._import_fds)
-                programs.become_program(request, key if request["op"] != "serve" else "")
+                untrusted_code.become_program(request, key if request["op"] != "serve" else "")
             except OSError as error:
                 os.write(2, f"cannot confine the code: {error}\n".encode())
             finally:

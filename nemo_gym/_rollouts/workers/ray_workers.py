@@ -216,8 +216,8 @@ def fit_into_cluster(count: int | None, num_cpus: float, notice: Callable[[str],
     import ray
 
     cluster: Any = ray  # untyped
-    resources = cluster.cluster_resources(), cluster.available_resources()
-    total, free = (float(found.get("CPU", 0.0)) for found in resources)
+    total = float(cluster.cluster_resources().get("CPU", 0.0))
+    free = float(cluster.available_resources().get("CPU", 0.0))
     wanted = count or max(1, int(total / (num_cpus or 1.0)))
     if wanted * num_cpus > free:
         notice(
@@ -237,9 +237,10 @@ def find_needed_hosts(config: DictConfig, hosted: Sequence[str]) -> dict[str, st
     """
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     blocks = {one.name: one.get_inner_run_server_config_dict() for one in instances if one.name not in hosted}
-    placed = [name for name, block in blocks.items() if is_placed_on_ray(config, block)]
-    head = {HEAD_SERVER_KEY_NAME: config[HEAD_SERVER_KEY_NAME]} if placed else {}
-    return {name: str(block["host"]) for name, block in {**blocks, **head}.items() if name not in placed}
+    needed = {name: str(block["host"]) for name, block in blocks.items() if not is_placed_on_ray(config, block)}
+    if len(needed) < len(blocks):
+        needed[HEAD_SERVER_KEY_NAME] = str(config[HEAD_SERVER_KEY_NAME]["host"])
+    return needed
 
 
 def require_reachable(needed_hosts: Mapping[str, str], node: str, here: str) -> None:
@@ -258,18 +259,19 @@ def pack_servers(config: DictConfig, hosted: Iterable[str]) -> bytes:
     """Return the folders of the servers `hosted` as an archive."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for server_type, impl in dict.fromkeys(_name_code(config, name) for name in hosted):
+        folders = set[Path]()
+        for name in hosted:
+            server_type, impls = next(iter(config[name].items()))
+            impl = next(iter(impls))
             folder = server_folder(server_type, impl)
+            if folder in folders:
+                continue
+            folders.add(folder)
             for path in sorted(folder.rglob("*")):
                 inside = path.relative_to(folder)
                 if path.is_file() and not set(inside.parts).intersection(_LEFT_OUT):
                     packed.write(path, Path(server_type, impl, inside))
     return archive.getvalue()
-
-
-def _name_code(config: DictConfig, name: str) -> tuple[str, str]:
-    (server_type, impls), *_ = config[name].items()
-    return str(server_type), str(next(iter(impls)))
 
 
 def write_order(config: DictConfig, orders: WorkerOrders, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -278,10 +280,8 @@ def write_order(config: DictConfig, orders: WorkerOrders, environment: Mapping[s
 
     advertised = config.copy()
     needed = [name for name in find_needed_hosts(config, orders.hosted) if name != HEAD_SERVER_KEY_NAME]
-    for block in (
-        advertised[HEAD_SERVER_KEY_NAME],
-        *(get_first_server_config_dict(advertised, name) for name in needed),
-    ):
+    blocks = [get_first_server_config_dict(advertised, name) for name in needed]
+    for block in (advertised[HEAD_SERVER_KEY_NAME], *blocks):
         block["host"] = reachable_host(str(block["host"]))
     return {
         "orders": orders.model_dump_json(),

@@ -132,8 +132,9 @@ async def _tell_own_servers(config: DictConfig, hosted: Sequence[str], announced
         server_type = next(iter(config[name]))
         url = f"http://{block['host']}:{block['port']}"
         instances.append({"process_name": name, "server_type": str(server_type), "url": url})
-    wanted = announcement.servers
-    names = None if wanted is None else [name for name in wanted if name in hosted]
+    names = announcement.servers
+    if names is not None:
+        names = [name for name in names if name in hosted]
     return await tell_servers(list_told(instances, names), announcement)
 
 
@@ -157,12 +158,13 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    has_signals = list[int]()
+    signals = list[int]()
 
     def stop(number: int) -> None:
-        has_signals.append(number)
         # The first signal asks for an orderly end; a second one means not to wait for it.
-        loop.call_soon_threadsafe(over.set if len(has_signals) == 1 and not over.is_set() else task.cancel)
+        is_first = not signals and not over.is_set()
+        signals.append(number)
+        loop.call_soon_threadsafe(over.set if is_first else task.cancel)
 
     def tell(blockage: Blockage) -> None:
         LOG.warning("%s", blockage)
@@ -175,8 +177,8 @@ def _watch_loop(over: asyncio.Event, timeout_s: float | None) -> Iterator[LoopWa
         on_signal=stop,
         on_blocked=tell,
         on_stuck=give_up,
-        named_after_s=lambda: BLOCKED_AT_END_S if has_signals else BLOCKED_S,
-        most_blocked_s=lambda: BLOCKED_AT_END_S if has_signals else timeout_s or math.inf,
+        named_after_s=lambda: BLOCKED_AT_END_S if signals else BLOCKED_S,
+        most_blocked_s=lambda: BLOCKED_AT_END_S if signals else timeout_s or math.inf,
     )
     with watch.watch((signal.SIGINT, signal.SIGTERM)):
         yield watch

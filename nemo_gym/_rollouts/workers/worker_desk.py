@@ -93,16 +93,19 @@ class WorkerDesk:
         started = time.monotonic()
         try:
             outcome = await self._play(row, partial(self._report_retry, number))
-        except (Exception, asyncio.CancelledError) as error:
-            is_cancelled = isinstance(error, asyncio.CancelledError)
-            failure = make_cancelled(row) if is_cancelled else build_failure(error, "agent", name_boundary(row))
+        except asyncio.CancelledError:
+            outcome = Failed(row, make_cancelled(row), 1, time.monotonic() - started)
+        except Exception as error:
+            failure = build_failure(error, "agent", name_boundary(row))
             outcome = Failed(row, failure, 1, time.monotonic() - started)
         finally:
             del self._running[number]
         add_outcome(self._outbox, number, outcome, self._strip)
 
     async def _announce(self, number: int, announced: dict[str, Any]) -> None:
-        problems = dict[str, str]() if self._tell_servers is None else await self._tell_servers(announced)
+        problems = dict[str, str]()
+        if self._tell_servers is not None:
+            problems = await self._tell_servers(announced)
         self._outbox.add([TOLD, number, problems])
 
     def _report_retry(self, number: int, failure: Failure) -> None:

@@ -89,7 +89,9 @@ def add_outcome(outbox: Outbox, number: int, outcome: Outcome, strip: Callable[[
         outbox.add([SCORED, *told], encode_line(strip(outcome.result)), encode_line(outcome.result))
     else:
         # Few rollouts fail, and the coordinator builds their record.
-        result = b"" if outcome.result is None else encode_line(outcome.result)
+        result = b""
+        if outcome.result is not None:
+            result = encode_line(outcome.result)
         outbox.add([FAILED, *told, asdict(outcome.failure), outcome.terminal, outcome.persist], result)
 
 

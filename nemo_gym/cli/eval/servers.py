@@ -37,7 +37,8 @@ def find_running(settings: EvalRunConfig) -> ServerClient | None:
 
 def find_agents(config: DictConfig, settings: EvalRunConfig, running: ServerClient | None) -> list[str]:
     """Return the names of the available agents; the requested one must be among them."""
-    config = running.global_config_dict if running is not None else config
+    if running is not None:
+        config = running.global_config_dict
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     agents = [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
     if settings.agent_name is not None and settings.agent_name not in agents:
@@ -100,7 +101,9 @@ async def open_play(
     from nemo_gym._rollouts.workers.run_workers import list_hosted, open_workers
 
     orders = WorkerOrders(hosted=list_hosted(config), settings=settings)
-    cpus_on_ray = settings.rollout_worker_cpus if on == "ray" else None
+    cpus_on_ray = None
+    if on == "ray":
+        cpus_on_ray = settings.rollout_worker_cpus
     opened = open_workers(config, count, orders, control, render.note, cpus_on_ray=cpus_on_ray, versions=versions)
     async with opened as pool:
         yield pool.play

@@ -29,7 +29,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxSpec,
     SandboxStatus,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider, SandboxCommand
+from nemo_gym.sandbox.providers.command_provider import SHELL, CommandProvider, SandboxCommand
 from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run_program
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 

@@ -2,28 +2,85 @@
 """Look up sandbox providers by name. A provider's module is imported only when it is used.
 
 A name is looked up among the registered providers, then the built-in ones, then the entry points of installed packages.
-Some built-in providers are only names that configs use (see `services`); installed packages take precedence over those.
+Some built-in providers are only names that configs use (`ServiceProvider`); installed packages take precedence over
+those.
 """
 
 import importlib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from nemo_gym._util.nearest import suggest
 from nemo_gym.sandbox.providers.base import (
     SandboxConfigError,
     SandboxConfigTypeError,
+    SandboxCreateError,
+    SandboxHandle,
     SandboxProvider,
+    SandboxStatus,
     UnknownProviderError,
 )
-from nemo_gym.sandbox.providers.services import ENTRY_POINT_GROUP, SERVICES
 
 __all__ = ["create_provider", "get_provider_class", "list_providers", "register_provider"]
 
+ENTRY_POINT_GROUP = "nemo_gym.sandbox_providers"
 _IMPLEMENTED = {"apptainer": "ApptainerProvider", "docker": "DockerProvider", "local": "LocalProvider"}
-_BUILT_IN = {*_IMPLEMENTED, *SERVICES}
+
+
+class ServiceProvider:
+    """A provider whose service or engine this package cannot drive.
+
+    It accepts any settings, so that configs that name it can be read and checked. A provider that works comes from an
+    installed package with an entry point of the same name, or from `register_provider(..., override=True)`.
+    """
+
+    name: ClassVar[str]
+    service: ClassVar[str]
+    """What the sandboxes run on."""
+    client: ClassVar[str]
+    """How to get the program or library that talks to it."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Keep the settings, whatever they are."""
+        self.settings: Mapping[str, Any] = settings
+
+    async def create(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise an error that says what is missing."""
+        raise SandboxCreateError(
+            f"cannot create a sandbox with {self.name!r}: nemo-gym itself does not drive {self.service}, and no "
+            f"installed package has a provider for it.\n"
+            f"known: its client comes with {self.client}; a provider would use that\n"
+            f"hint: install a package with the entry point {self.name!r} in group {ENTRY_POINT_GROUP!r}, or call "
+            f"`nemo_gym.sandbox.register_provider({self.name!r}, YourProvider, override=True)`; docker, apptainer and "
+            "local need neither"
+        )
+
+    exec = upload_file = download_file = create
+
+    async def status(self, handle: SandboxHandle) -> SandboxStatus:
+        """Return unknown: this package does not create these sandboxes."""
+        return SandboxStatus.UNKNOWN
+
+    async def close(self, handle: SandboxHandle) -> None:
+        """Do nothing: there is nothing to end."""
+
+    async def aclose(self) -> None:
+        """Do nothing: the provider holds nothing."""
+
+
+_SERVICES: dict[str, Any] = {
+    name: type("ServiceProvider", (ServiceProvider,), {"name": name, "service": service, "client": client})
+    for name, service, client in (
+        ("daytona", "the Daytona service", "`pip install daytona`"),
+        ("ecs_fargate", "AWS ECS with Fargate", "`pip install boto3`"),
+        ("enroot", "the Enroot container engine", "the program `enroot` (github.com/NVIDIA/enroot)"),
+        ("opensandbox", "the OpenSandbox service", "`pip install opensandbox`"),
+        ("openshell", "the OpenShell service", "`pip install openshell`"),
+    )
+}
+_BUILT_IN = {*_IMPLEMENTED, *_SERVICES}
 
 ProviderClass = Callable[..., SandboxProvider]
 
@@ -57,14 +114,14 @@ def get_provider_class(name: str) -> ProviderClass:
         return found
     if (installed := _find_entry_points().get(name)) is not None:
         return _load(installed)
-    if name not in SERVICES:
+    if name not in _SERVICES:
         guess = suggest(str(name), list_providers())
         raise UnknownProviderError(
             f"there is no sandbox provider {name!r}.{guess}\navailable: {', '.join(list_providers())}\n"
             f"hint: register one with `nemo_gym.sandbox.register_provider({name!r}, YourProvider)`, or install a "
             f"package that provides it through an entry point in group {ENTRY_POINT_GROUP!r}"
         )
-    service: ProviderClass = SERVICES[name]
+    service: ProviderClass = _SERVICES[name]
     return service
 
 

@@ -135,7 +135,7 @@ async def test_a_row_that_kills_every_worker_fails_by_name_and_takes_no_other_ro
     assert control.abort_reason is None
 
 
-async def test_when_workers_die_and_die_the_run_is_given_up():
+async def test_a_run_whose_workers_keep_dying_is_given_up():
     control = RunControl()
 
     async def die(worker, given, on_retry):
@@ -205,7 +205,7 @@ async def test_a_rollout_that_is_cancelled_is_cancelled_in_its_worker():
         assert cancelled == [row(0)]
 
 
-async def test_retries_and_pauses_of_workers_are_heard_of():
+async def test_a_run_hears_of_retries_and_pauses_in_its_workers():
     heard, overload = [], Failure("model_endpoint", "/v1/responses", True, "answered 429", "429")
     go_on = asyncio.Event()
 

@@ -62,7 +62,7 @@ async def test_a_container_is_started_with_these_arguments(docker, tmp_path):
     assert docker.calls("rm") == [["rm", "--force", "--volumes", name]]
 
 
-async def test_a_container_without_any_wish_is_started_with_these_arguments(docker):
+async def test_a_container_with_default_settings_is_started_with_these_arguments(docker):
     async with await sandbox().start():
         (call,) = docker.calls("run")
     name = call[3]

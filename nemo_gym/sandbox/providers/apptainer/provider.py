@@ -36,7 +36,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, SandboxCommand
+from nemo_gym.sandbox.providers.command_provider import SHELL, SandboxCommand
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
     EngineProvider,
@@ -87,7 +87,7 @@ class ApptainerExecConfig:
     extra_exec_args: Sequence[str] = field(default_factory=list)
     """Extra arguments for `apptainer exec`, before the instance."""
     concurrency: int = 32
-    """How many commands of this provider run at a time; waiting does not count towards the deadline."""
+    """How many commands of this provider run at a time; waiting does not count toward the deadline."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, SandboxCommand
+from nemo_gym.sandbox.providers.command_provider import SHELL, SandboxCommand
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
     EXEC_MARK,
@@ -97,7 +97,7 @@ class DockerExecConfig:
     extra_exec_args: Sequence[str] = field(default_factory=list)
     """Extra arguments for `docker exec`, before the container."""
     concurrency: int = 32
-    """How many commands of this provider run at a time; waiting does not count towards the deadline."""
+    """How many commands of this provider run at a time; waiting does not count toward the deadline."""
     exec_shell: str | None = None
     """Shell of commands; None for bash if the image has it, else sh."""
 

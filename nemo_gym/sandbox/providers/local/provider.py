@@ -37,7 +37,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider, SandboxCommand
+from nemo_gym.sandbox.providers.command_provider import SHELL, CommandProvider, SandboxCommand
 from nemo_gym.sandbox.providers.local.sandbox import (
     DEFAULT_WORKDIR,
     FOLDER_PREFIX,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nemo_gym.sandbox.providers.commands import pack_folder, unpack_folder
+from nemo_gym.sandbox.providers.command_provider import pack_folder, unpack_folder
 
 FILE, LINK, HARD, FIFO = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
 

@@ -99,8 +99,10 @@ def _perform(task: dict[str, Any], given: dict[str, Any], own: dict[str, Any], n
         forget(None)  # they would trace the harness too
 
     def share(defined: Mapping[str, Any]) -> None:
+        if task["entry_points"] is not None:
+            return
         # The harness of a row without entry points may hold helpers for the program.
-        for name, value in defined.items() if task["entry_points"] is None else ():
+        for name, value in defined.items():
             if name != task["function"]:
                 names.setdefault(name, value)
 
@@ -149,8 +151,11 @@ def _execute_to_its_end(source: str, names: dict[str, Any]) -> None:
 def _call(names: dict[str, Any], function: str, arguments: list[Any]) -> Any:
     """Call a function of the code; where the code has a class `Solution`, a method of that."""
     owner = names.get("Solution")
-    found = getattr(owner(), function, None) if isinstance(owner, type) else None
-    found = found if found is not None else names.get(function)
+    found = None
+    if isinstance(owner, type):
+        found = getattr(owner(), function, None)
+    if found is None:
+        found = names.get(function)
     if not callable(found):
         raise NameError(f"the code defines no function {function!r}")
     return found(*arguments)
@@ -178,7 +183,9 @@ def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
     """Run a cell; if its last statement is an expression, append its `repr` to `value`, unless it is None."""
     _remember(source)
     tree = ast.parse(source, FILE_NAME)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body.pop()
     exec(compile(tree, FILE_NAME, "exec", dont_inherit=True), names)
     if isinstance(last, ast.Expr):
         result = eval(compile(ast.Expression(last.value), FILE_NAME, "eval", dont_inherit=True), names)
@@ -195,10 +202,11 @@ def _run_guarded(action: Callable[[], None], *, reports: bool = True, reports_ex
             _report({"exited": True})
         return _read_exit_status(ending)
     except BaseException as error:
-        if isinstance(error, MemoryError) and reports:
+        for_memory = isinstance(error, MemoryError)
+        if for_memory and reports:
             _report({"memory": True})
         _print_error(error)
-        return MEMORY_STATUS if isinstance(error, MemoryError) and not reports else 1
+        return MEMORY_STATUS if for_memory and not reports else 1
     return 0
 
 
