@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP/1.1 client: a whole request out, a whole reply in, at a fifth of the cost of aiohttp.
+"""A small HTTP/1.1 client: sends a whole request and reads a whole reply at about a quarter of aiohttp's CPU time.
 
-It makes the calls to models, which are most of the overhead of a rollout. It parses with httptools, keeps connections
-alive, never has two calls on one connection, never repeats a call, and closes a connection whenever its state is
-uncertain. The rest is left to aiohttp: streams, proxies, uploads, redirects, other methods, unusual URLs (see
+It makes the calls to models, which are most of the overhead of a rollout. A call takes 36 µs where aiohttp takes 152,
+or 21 µs against 99 with 32 calls at once (uvloop, the endpoint of `gym bench`). It parses with httptools, keeps
+connections alive, never has two calls on one connection, never repeats a call, and closes a connection whenever its
+state is uncertain. The rest is left to aiohttp: streams, proxies, uploads, redirects, other methods, unusual URLs (see
 `parse_url`). Its errors are aiohttp's.
+
+pyreqwest 0.15 will not do: 121 µs a call, 48 with 32 at once; a server that hangs up after the request gets the error of
+one that was never reached, so it cannot be told which calls may be repeated; a gzip body of two members loses the
+second, and a reply that is longer than its content-length is taken as complete, both without an error.
 """
 
 import asyncio
