@@ -7,7 +7,7 @@ connections alive, never has two calls on one connection, never repeats a call, 
 state is uncertain. The rest is left to aiohttp: streams, proxies, uploads, redirects, other methods, unusual URLs (see
 `parse_url`). Its errors are aiohttp's.
 
-pyreqwest 0.15 will not do: 121 µs a call, 48 with 32 at once; a server that hangs up after the request gets the error of
+pyreqwest 0.15 will not do: 121 µs a call, 48 with 32 at once; it reports a server that hangs up after the request like
 one that was never reached, so it cannot be told which calls may be repeated; a gzip body of two members loses the
 second, and a reply that is longer than its content-length is taken as complete, both without an error.
 """

@@ -174,7 +174,7 @@ TASKS = {
             "the product video",
             "the dashboard cards",
             "the onboarding emails",
-            "the print catalog",
+            "the print catalogue",
             "the colour palette",
             "the app store pictures",
             "the loading animation",

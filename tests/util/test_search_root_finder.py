@@ -112,13 +112,22 @@ def test_files_of_a_folder_without_init_are_found_as_resources(tmp_path, roots):
 
 
 @pytest.mark.parametrize("place", [".", "resources_servers/mcqa/tests"])
-def test_pytest_in_a_tree_tests_the_servers_of_that_tree(tmp_path, place):
+def test_pytest_with_our_plugin_tests_the_servers_of_its_tree(tmp_path, place):
     write(tmp_path, "resources_servers/mcqa/app.py", content="WHO = 'user'")
     # No import of nemo_gym comes first, and nothing puts the root of the tree on `sys.path`.
     test = "from resources_servers.mcqa.app import WHO\n\n\ndef test_who():\n    assert WHO == 'user'\n"
     write(tmp_path, "resources_servers/mcqa/tests/test_app.py", content=test)
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "NEMO_GYM_EXTRA_ROOTS")}
-    command = [Path(sys.executable).with_name("pytest"), "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [
+        Path(sys.executable).with_name("pytest"),
+        "-q",
+        "-p",
+        "nemo_gym",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
 
     done = subprocess.run(command, cwd=tmp_path / place, env=environment, capture_output=True, text=True)
 

@@ -212,11 +212,17 @@ class JsonHandler:
         injected = None
         if self._request_name is not None:
             request = _Request(scope, receive, send)
-        if self._body_name is not None:
-            body = self._read_body(await (request.body() if request is not None else _receive_body(receive)))
         if self._response_name is not None:
             injected = _make_injected_response()
-        result = await self._call_endpoint(request, body, injected)
+        try:
+            if self._body_name is not None:
+                body = self._read_body(await (request.body() if request is not None else _receive_body(receive)))
+            result = await self._call_endpoint(request, body, injected)
+        except BaseException as raised:
+            ending = convert_exit(raised)
+            if ending is raised:
+                raise
+            raise ending from raised  # an exit would end the event loop, in a task that a middleware started
         if isinstance(result, Response):
             return await result(scope, receive, send)  # unchanged: FastAPI adds nothing to what the handler built
         await _send_json(send, serialize_reply(self._reply, result), injected)
