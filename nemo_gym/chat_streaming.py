@@ -12,7 +12,7 @@ from nemo_gym._wire.streaming import stream_completion
 def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return `body` without `stream` and `stream_options`, and whether the client wants a usage chunk."""
     options = body.get("stream_options")
-    include_usage = bool(options.get("include_usage")) if isinstance(options, Mapping) else False
+    include_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
     return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}, include_usage
 
 

@@ -212,7 +212,9 @@ def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None
 
     An unclosed block was cut off, so it does not count.
     """
-    wanted = None if lang is None else {one.lower() for one in ([lang] if isinstance(lang, str) else lang)}
+    if isinstance(lang, str):
+        lang = [lang]
+    wanted = {one.lower() for one in lang} if lang is not None else None
     last = None
     for language, content in _find_code_blocks(text):
         if wanted is None or language in wanted:
@@ -254,7 +256,9 @@ def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
 def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int = 0) -> list[re.Pattern[str]]:
     """Compile the `output_regex` of a row (one pattern, several or none); raise ValueError for anything else."""
     given = (template_metadata or {}).get("output_regex")
-    patterns = [given] if isinstance(given, str) else [] if given is None else given
+    patterns = [] if given is None else given
+    if isinstance(given, str):
+        patterns = [given]
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError("output_regex must be a pattern or a list of patterns")
     return [compile_pattern(pattern, flags) for pattern in patterns]
@@ -314,7 +318,9 @@ def _parse_arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:
         parsed = orjson.loads(str(raw))
     except orjson.JSONDecodeError as error:
         return None, f"not valid JSON: {error}"
-    return (parsed, None) if isinstance(parsed, dict) else (None, f"not a JSON object but a {type(parsed).__name__}")
+    if not isinstance(parsed, dict):
+        return None, f"not a JSON object but a {type(parsed).__name__}"
+    return parsed, None
 
 
 def _strip_markdown(answer: str) -> str:

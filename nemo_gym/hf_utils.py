@@ -129,4 +129,6 @@ def load_hub_rows(
 
 
 def _target(config: DownloadJsonlDatasetHuggingFaceConfig, name: str) -> Path:
-    return Path(config.output_fpath) if config.output_fpath else Path(config.output_dirpath or "") / name
+    if config.output_fpath:
+        return Path(config.output_fpath)
+    return Path(config.output_dirpath or "") / name

@@ -76,14 +76,18 @@ def apply_prompt_to_row(
     The other create params stay. With `prompt_config_path`, the row also records which prompt was used. Raise
     PromptError if the row already has an input. The two arguments may come in either order.
     """
-    prompt, row = (row, prompt_config) if isinstance(row, PromptConfig) else (prompt_config, row)
+    prompt = prompt_config
+    if isinstance(row, PromptConfig):
+        prompt, row = row, prompt
     if not isinstance(prompt, PromptConfig) or not isinstance(row, dict):
         raise TypeError(f"expected a PromptConfig and a row, not {type(prompt).__name__} and {type(row).__name__}")
     if _has_input(row):
         raise PromptError(_explain_input_conflict("the row already has"))
     create_params = {**(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}), "input": fill_prompt(prompt, row)}
-    used = {PROMPT_CONFIG_USED_KEY_NAME: str(prompt_config_path)} if prompt_config_path is not None else {}
-    return {**row, RESPONSES_CREATE_PARAMS_KEY_NAME: create_params, **used}
+    filled = {**row, RESPONSES_CREATE_PARAMS_KEY_NAME: create_params}
+    if prompt_config_path is not None:
+        filled[PROMPT_CONFIG_USED_KEY_NAME] = str(prompt_config_path)
+    return filled
 
 
 def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_config: PromptConfig | None = None) -> None:
@@ -111,8 +115,12 @@ def materialize_prompts(
     """
     from nemo_gym._data.dataset_rows import render_rows
 
-    path = None if isinstance(prompt_config, PromptConfig) else prompt_config
-    prompt = prompt_config if isinstance(prompt_config, PromptConfig) else load_prompt_config(prompt_config)
+    if isinstance(prompt_config, PromptConfig):
+        path = None
+        prompt = prompt_config
+    else:
+        path = prompt_config
+        prompt = load_prompt_config(path)
     source = _resolve_under_cwd_or_install(input_jsonl)
     return render_rows(source, Path(output_jsonl), lambda row: apply_prompt_to_row(prompt, row, path))
 

@@ -237,7 +237,9 @@ def _set_tools(params: dict[str, Any], tools: _FlatTools, dropped: list[str]) ->
         params.pop("parallel_tool_calls", None)
         return
     params["tools"] = tools.tools
-    kept = choice if choice is None or isinstance(choice, str) else _trim_choice(choice, tools)
+    kept = choice
+    if choice is not None and not isinstance(choice, str):
+        kept = _trim_choice(choice, tools)
     if kept is not None:
         params["tool_choice"] = kept
     elif choice is not None:
@@ -256,4 +258,6 @@ def _trim_choice(choice: Any, tools: _FlatTools) -> Any:
 
 def _flatten_choice(choice: Json) -> dict[str, Any]:
     kept = {name: value for name, value in choice.items() if name != "namespace"}
-    return {**kept, "name": _join_name(choice["name"], choice.get("namespace"))} if choice.get("name") else kept
+    if choice.get("name"):
+        kept["name"] = _join_name(choice["name"], choice.get("namespace"))
+    return kept

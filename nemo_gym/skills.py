@@ -66,7 +66,9 @@ def hash_skill_dir(path: str | Path) -> str:
 
 def parse_skill_md(path: str | Path) -> SkillMetadata:
     """Read the front matter of the file `path`, or of the `SKILL.md` in the folder `path`."""
-    file = Path(path) / SKILL_FILE if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    if file.is_dir():
+        file /= SKILL_FILE
     described = _read_front_matter(file)
     given = {key: str(described[key]) for key in ("name", "description", "version") if described.get(key) is not None}
     return SkillMetadata(**{"name": file.resolve().parent.name, **given})
@@ -75,7 +77,10 @@ def parse_skill_md(path: str | Path) -> SkillMetadata:
 def list_skills(path: str | Path) -> list[Skill]:
     """Return the skills in the folder `path`, sorted by name."""
     root = _find_root(path)
-    folders = [root] if (root / SKILL_FILE).is_file() else sorted(file.parent for file in root.glob(f"*/{SKILL_FILE}"))
+    if (root / SKILL_FILE).is_file():
+        folders = [root]
+    else:
+        folders = sorted(file.parent for file in root.glob(f"*/{SKILL_FILE}"))
     if not folders:
         raise SkillError(
             f"{root} holds no skills.\n"

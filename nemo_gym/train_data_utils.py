@@ -213,7 +213,9 @@ def _data_path(given: str | Path) -> Path:
     """Return a file's path in the search roots or, if it does not exist, its path below the current folder."""
     found = _resolve_under_cwd_or_install(given, validator=Path.is_file)
     path = found if found.is_file() else Path.cwd() / given
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    if path.is_relative_to(Path.cwd()):
+        return path.relative_to(Path.cwd())
+    return path
 
 
 if not TYPE_CHECKING:

@@ -197,7 +197,10 @@ def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedTy
             part.draft.file.flush()
             with open(part.draft.path, "rb") as rows:
                 shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
-    metrics = chosen[0].summary if len(chosen) == 1 else combine_metrics([part.metrics for part in chosen])
+    if len(chosen) == 1:
+        metrics = chosen[0].summary
+    else:
+        metrics = combine_metrics([part.metrics for part in chosen])
     metrics_path = collated.with_name(f"{name}_metrics.json")
     write_atomically(metrics_path, encode_collated_metrics([part.source.dataset for part in chosen], metrics))
     return CollatedType(name, collated, metrics_path, metrics)
@@ -208,18 +211,21 @@ def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
     targets = part.targets
     metrics = part.summary
     before = read_metrics_file(targets.existing_metrics)
-    if before is not None and TOKENS not in metrics:
-        before.pop(TOKENS, None)
-    conflicts = find_differences(before, metrics) if before is not None else []
+    conflicts = []
+    if before is not None:
+        if TOKENS not in metrics:
+            before.pop(TOKENS, None)
+        conflicts = find_differences(before, metrics)
     text = encode_metrics(part.source.dataset, metrics)
     if conflicts and not overwrite_conflicts:
         write_atomically(targets.conflict, text)
         return CollatedDataset(part.source, targets, metrics, targets.existing_metrics, tuple(conflicts))
-    is_new = bool(conflicts) or before is None
-    if is_new:
-        write_atomically(targets.metrics, text)
+    written = targets.existing_metrics
+    if conflicts or before is None:
+        written = targets.metrics
+        write_atomically(written, text)
     targets.conflict.unlink(missing_ok=True)
-    return CollatedDataset(part.source, targets, metrics, targets.metrics if is_new else targets.existing_metrics)
+    return CollatedDataset(part.source, targets, metrics, written)
 
 
 def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], output: Path) -> None:

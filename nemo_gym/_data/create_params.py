@@ -147,9 +147,10 @@ class Conversations:
             if settings.instructions is not None:
                 tokens = self._measure_shared_text(settings.instructions)[1]
             if "input" in params:
-                more_words, more_tokens, turns = (
-                    self._measure_messages(messages, parts) if messages else self._measure_input(params["input"], parts)
-                )
+                if messages:
+                    more_words, more_tokens, turns = self._measure_messages(messages, parts)
+                else:
+                    more_words, more_tokens, turns = self._measure_input(params["input"], parts)
                 # The key `input` counts as a word too.
                 words = words + 1 + more_words
                 tokens = tokens + more_tokens
@@ -191,9 +192,10 @@ class Conversations:
         words = tokens = turns = 0
         for item in given:
             messages = read_plain_messages([item])
-            of_item = (
-                self._measure_other_item(item, parts) if messages is None else self._measure_messages(messages, parts)
-            )
+            if messages is None:
+                of_item = self._measure_other_item(item, parts)
+            else:
+                of_item = self._measure_messages(messages, parts)
             words = words + of_item[0]
             tokens = tokens + of_item[1]
             turns = turns + of_item[2]
@@ -211,7 +213,9 @@ class Conversations:
 
     def _measure_shared_text(self, text: str) -> tuple[int, int]:
         """Count the words and tokens of a text that many rows may share, such as a system prompt."""
-        return self._measure_repeated(text) if len(text) <= _LONGEST_TEXT_KEPT else self._lengths.of(text)
+        if len(text) > _LONGEST_TEXT_KEPT:
+            return self._lengths.of(text)
+        return self._measure_repeated(text)
 
 
 def _list_texts(item: Mapping[str, Any]) -> Iterator[str]:
@@ -222,8 +226,7 @@ def _list_texts(item: Mapping[str, Any]) -> Iterator[str]:
             yield value
         elif isinstance(value, list):
             for part in value:
-                text = part.get("text") if isinstance(part, Mapping) else None
-                if isinstance(text, str):
+                if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
                     yield text
 
 
@@ -231,8 +234,11 @@ def _identify(content: Any) -> str | bytes:
     """Return equal values for contents that say the same: a text may also be a list with one text part."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
         part = content[0]
-        content = part["text"] if part.get("type") == "input_text" and "text" in part else content
-    return content if isinstance(content, str) else encode_canonically(content)
+        if part.get("type") == "input_text" and "text" in part:
+            content = part["text"]
+    if isinstance(content, str):
+        return content
+    return encode_canonically(content)
 
 
 # --- counting distinct values -----------------------------------------------------------------------------------------

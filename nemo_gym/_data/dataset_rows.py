@@ -124,10 +124,10 @@ class _LineRanges:
             self.ranges.append([number, number])
 
     def __str__(self) -> str:
-        ranges = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in self.ranges)
-        unseen = self.count - sum(last - first + 1 for first, last in self.ranges)
-        more = f" and {unseen} more" if unseen else ""
-        return f"{'row' if self.count == 1 else 'rows'} {ranges}{more}"
+        text = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in self.ranges)
+        if unseen := self.count - sum(last - first + 1 for first, last in self.ranges):
+            text += f" and {unseen} more"
+        return f"row {text}" if self.count == 1 else f"rows {text}"
 
 
 class Offending:

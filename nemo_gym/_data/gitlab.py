@@ -66,15 +66,16 @@ def upload(
                 f"hint: upload it as a higher version than {max(registry.versions(dataset), key=_sort_key)}"
             )
         is_new = stored is None and not registry.has(dataset)
-        for other in registry.find_namesakes(dataset) if is_new else ():
-            notice(f"the registry also has {other!r}, which is another dataset: case matters")
+        if is_new:
+            for other in registry.find_namesakes(dataset):
+                notice(f"the registry also has {other!r}, which is another dataset: case matters")
         if dry_run:
             return done
-        with (
-            registry.new_version(dataset, version, notice, is_new=is_new)
-            if stored is None
-            else _add_file(registry.files(stored), stored, source.name, notice)
-        ) as place:
+        if stored is None:
+            opened = registry.new_version(dataset, version, notice, is_new=is_new)
+        else:
+            opened = _add_file(registry.files(stored), stored, source.name, notice)
+        with opened as place:
             files = registry.files(place)
             files.send(source, source.name, progress)
             if (back := files.checksum(source.name)) != checksum:
@@ -158,6 +159,7 @@ def _add_file(files: Files, stored: StoredVersion, name: str, notice: Notice) ->
 def _require_dataset(registry: DatasetRegistry, dataset: str) -> None:
     if registry.has(dataset):
         return
-    others = registry.find_namesakes(dataset)
-    hint = f"\nhint: there is {' and '.join(map(repr, others))}; case matters" if others else ""
-    raise GitlabError(f"the registry has no dataset {dataset!r}.{hint}", 404)
+    message = f"the registry has no dataset {dataset!r}."
+    if others := registry.find_namesakes(dataset):
+        message += f"\nhint: there is {' and '.join(map(repr, others))}; case matters"
+    raise GitlabError(message, 404)

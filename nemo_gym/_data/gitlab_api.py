@@ -99,21 +99,24 @@ class Api:
         import requests
 
         # The token is for the registry only, not for wherever it redirects us.
-        token = self.settings.token if urlsplit(url).hostname == urlsplit(self.base).hostname else None
+        is_own_host = urlsplit(url).hostname == urlsplit(self.base).hostname
+        has_token = bool(self.settings.token) and is_own_host
 
         def sign(request: "PreparedRequest") -> "PreparedRequest":
-            request.headers["Authorization"] = f"Bearer {token}"
+            request.headers["Authorization"] = f"Bearer {self.settings.token}"
             return request
 
         try:
             # Setting `auth` also keeps an entry in ~/.netrc from replacing the token.
-            response = self._session.request(method, url, auth=sign if token else None, timeout=_TIMEOUT_S, **options)
+            response = self._session.request(
+                method, url, auth=sign if has_token else None, timeout=_TIMEOUT_S, **options
+            )
         except requests.RequestException as error:
             raise self.explain_disconnect(what, error) from error
         if response.status_code < 400:
             return response
         with response:
-            raise self._explain_refusal(what, response, has_token=bool(token))
+            raise self._explain_refusal(what, response, has_token=has_token)
 
     def explain_disconnect(self, what: str, error: Exception) -> GitlabError:
         return GitlabError(
@@ -122,11 +125,14 @@ class Api:
         )
 
     def _explain_refusal(self, what: str, response: "Response", *, has_token: bool) -> GitlabError:
-        status, (code, said) = response.status_code, _read_explanation(response)
-        said = self._mask_token(f" ({said})" if said else "")
-        if status == 401:
-            reason = "the registry does not accept the token" if has_token else "the registry asks for a token"
-            reason = f"{reason}: 401{said}.\nhint: {_TOKEN_HINT}"
+        status = response.status_code
+        code, said = _read_explanation(response)
+        if said:
+            said = self._mask_token(f" ({said})")
+        if status == 401 and has_token:
+            reason = f"the registry does not accept the token: 401{said}.\nhint: {_TOKEN_HINT}"
+        elif status == 401:
+            reason = f"the registry asks for a token: 401{said}.\nhint: {_TOKEN_HINT}"
         elif status == 403:
             reason = (
                 f"this token lacks permission: 403{said}.\nhint: it needs the scope `api` and a role in the project "
@@ -163,8 +169,10 @@ def _open_session(pauses_s: tuple[float, ...]) -> "Session":
             return status_code in (_BUSY if method in _REPEATABLE else _TURNED_AWAY)
 
         def sleep(self, response: Any = None) -> None:
-            asked_s = retry_after_s(response.headers, datetime.now(UTC)) if response is not None else None
-            time.sleep(max(pauses_s[len(self.history) - 1], asked_s or 0.0))
+            pause_s = pauses_s[len(self.history) - 1]
+            if response is not None:
+                pause_s = max(pause_s, retry_after_s(response.headers, datetime.now(UTC)) or 0.0)
+            time.sleep(pause_s)
 
     attempts = Attempts(len(pauses_s), allowed_methods=_REPEATABLE, raise_on_status=False)
     session = requests.Session()

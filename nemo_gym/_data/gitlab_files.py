@@ -169,7 +169,9 @@ def _read_total(response: "Response") -> int | None:
 
 def _read_start(response: "Response") -> int:
     """Return the offset of what a response holds: a server without range support sends the whole file."""
-    return _read_range(response)[0] if response.status_code == 206 else 0
+    if response.status_code != 206:
+        return 0
+    return _read_range(response)[0]
 
 
 def _read_range(response: "Response") -> tuple[int, int | None]:

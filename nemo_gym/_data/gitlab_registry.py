@@ -86,7 +86,9 @@ class DatasetRegistry(ABC):
         if place.scheme in ("http", "https"):
             return HttpFiles(self.api, stored.folder)
         if place.scheme == "mlflow-artifacts":
-            origin = f"{urlsplit(self.api.base).scheme}://{place.netloc}" if place.netloc else self.api.base
+            origin = self.api.base
+            if place.netloc:
+                origin = f"{urlsplit(origin).scheme}://{place.netloc}"
             return HttpFiles(self.api, f"{origin}/api/2.0/mlflow-artifacts/artifacts{place.path}")
         return ObjectStoreFiles(stored.folder)
 
@@ -158,7 +160,9 @@ class GitlabRegistry(DatasetRegistry):
     def find(self, dataset: str, version: str) -> StoredVersion | None:
         what = f"look up version {version} of {dataset!r}"
         found = self._find("model-versions/get", what, name=dataset, version=version)
-        return None if found is None else self._load_version(dataset, version, found["model_version"]["run_id"])
+        if found is None:
+            return None
+        return self._load_version(dataset, version, found["model_version"]["run_id"])
 
     @contextmanager
     def new_version(
@@ -203,7 +207,9 @@ class MlflowRegistry(DatasetRegistry):
         self, dataset: str, version: str, notice: Callable[[str], None], *, is_new: bool
     ) -> Iterator[StoredVersion]:
         made = self.api.call(
-            *("POST", "runs/create", f"begin version {version} of {dataset!r}"),
+            "POST",
+            "runs/create",
+            f"begin version {version} of {dataset!r}",
             experiment_id=self._find_experiment(dataset),
             run_name=version,
             start_time=int(time.time() * 1000),

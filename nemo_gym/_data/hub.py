@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from omegaconf import OmegaConf
 
 from nemo_gym._config.config_files import load_file
+from nemo_gym._util.json_shapes import as_mapping, as_text
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
@@ -212,9 +213,7 @@ def find_domain(config_path: Path) -> str:
     """Return the lowercase domain of the first resources server in a config that has one; empty if none has."""
     plain: Any = OmegaConf.to_container(load_file(config_path).config, resolve=False)
     for instance in plain.values():
-        servers = instance.get(_SERVERS) if isinstance(instance, dict) else None
-        for server in servers.values() if isinstance(servers, dict) else ():
-            domain = server.get("domain") if isinstance(server, dict) else None
-            if isinstance(domain, str) and domain:
+        for server in as_mapping(as_mapping(instance).get(_SERVERS)).values():
+            if domain := as_text(as_mapping(server).get("domain")):
                 return domain.lower()
     return ""

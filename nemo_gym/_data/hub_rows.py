@@ -34,6 +34,7 @@ _KINDS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _COMPRESSIONS = {".gz": ("jsonl", "json", "csv", "tsv"), ".zst": ("jsonl",), ".zstd": ("jsonl",)}
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 # No more digits than a float holds, and no leading zeros: those are identifiers, such as postal codes.
@@ -71,8 +72,8 @@ def iter_json_lines(name: str, path: Path) -> Iterator[bytes]:
     kind = read_kind(name)
     if kind == "parquet":
         return _encode_rows(_read_parquet(name, path))
-    if kind in ("csv", "tsv"):
-        return _encode_rows(_read_csv(name, path, "," if kind == "csv" else "\t"))
+    if kind in _DELIMITERS:
+        return _encode_rows(_read_csv(name, path, _DELIMITERS[kind]))
     if kind == "json" and _is_one_value(path):
         return _encode_rows(_read_json(name, path))
     return _read_json_lines(name, path)
@@ -87,7 +88,9 @@ def _encode_other(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
-    return str(value) if not isinstance(value, Decimal) else format(value, "f")
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value)
 
 
 def _read_json_lines(name: str, path: Path) -> Iterator[bytes]:
@@ -167,4 +170,6 @@ def _read_parquet(name: str, path: Path) -> Iterator[dict[str, Any]]:
 def _open_binary(path: Path) -> BinaryIO:
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if is_gzip else path.open("rb")
+    if is_gzip:
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")

@@ -18,6 +18,7 @@ import yaml
 
 from nemo_gym._data.hub import HubError
 from nemo_gym._data.hub_rows import read_kind
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_text
 
 _WORDS = {
     "train": ("train", "training"),
@@ -49,8 +50,7 @@ def is_data_file(path: str) -> bool:
 def assign_splits(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
     """Return the files of every split, in order; raise HubError if the card is ambiguous or has a bad split name."""
     config = find_config(repo_id, card)
-    given = config.get("data_dir")
-    folder = given.strip("/") if isinstance(given, str) else ""
+    folder = (as_text(config.get("data_dir")) or "").strip("/")
     if "data_files" in config:
         return _split_by_card(repo_id, config["data_files"], folder, paths)
     inside = [path for path in paths if is_data_file(path) and (not folder or path.startswith(f"{folder}/"))]
@@ -82,15 +82,14 @@ def _split_by_names(paths: Sequence[str]) -> dict[str, list[str]]:
         known = [split for split in _WORDS if split in sharded]
         return {split: sharded[split] for split in [*known, *sorted(sharded.keys() - set(known))]}
     for where in (r"(?:.*/)?(?:[^/]*{s})?{w}{s}[^/]*", r"(?:.*/)?(?:[^/]*{s})?{w}(?:{s}[^/]*)?/.*"):
-        named = {split: [path for path in paths if _has_word(where, words, path)] for split, words in _WORDS.items()}
-        if any(named.values()):
-            return {split: found for split, found in named.items() if found}
+        named = {}
+        for split, words in _WORDS.items():
+            name = re.compile(where.format(s=_NO_LETTER, w=f"(?:{'|'.join(words)})"))
+            if matching := [path for path in paths if name.fullmatch(path)]:
+                named[split] = matching
+        if named:
+            return named
     return {"train": list(paths)} if paths else {}
-
-
-def _has_word(where: str, words: tuple[str, ...], path: str) -> bool:
-    word = f"(?:{'|'.join(words)})"
-    return re.fullmatch(where.format(s=_NO_LETTER, w=word), path) is not None
 
 
 def explain_bad_card(repo_id: str, problem: str) -> HubError:
@@ -101,11 +100,10 @@ def explain_bad_card(repo_id: str, problem: str) -> HubError:
 def find_config(repo_id: str, card: str) -> Mapping[str, Any]:
     """Return the configuration that a card means by default; an empty one if it has none."""
     header = _load_header(repo_id, card)
-    configs = header.get("configs") if isinstance(header, dict) else None
-    known = [one for one in configs if isinstance(one, dict)] if isinstance(configs, list) else []
-    chosen = [one for one in known if str(one.get("default")).lower() == "true"] or [
-        one for one in known if one.get("config_name") == "default"
-    ]
+    known = [one for one in as_list(as_mapping(header).get("configs")) if isinstance(one, dict)]
+    chosen = [one for one in known if str(one.get("default")).lower() == "true"]
+    if not chosen:
+        chosen = [one for one in known if one.get("config_name") == "default"]
     if not chosen and len(known) > 1:
         names = [_require_text(repo_id, one.get("config_name"), "the name of a configuration") for one in known[:20]]
         named = ", ".join(map(repr, names)) + (", …" if len(known) > len(names) else "")
@@ -177,19 +175,23 @@ def _compile_parts(pattern: str) -> list[Callable[[str], Any] | None]:
 def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str]) -> bool:
     at = 0
     part = 0
-    retry: tuple[int, int] | None = None
+    after_wildcard: int | None = None
+    taken = 0
+    """How many parts all up to the last `**` take."""
     while part < len(parts):
-        matcher = pattern[at] if at < len(pattern) else None
-        if matcher is None and at < len(pattern):
+        if at < len(pattern) and (matcher := pattern[at]) is None:
             at += 1
-            retry = at, part
-        elif matcher is not None and matcher(parts[part]):
-            at = at + 1
-            part = part + 1
-        elif retry is None:
+            after_wildcard = at
+            taken = part
+        elif at < len(pattern) and matcher is not None and matcher(parts[part]):
+            at += 1
+            part += 1
+        elif after_wildcard is None:
             return False
         else:  # let the last `**` take one more part
-            at, part = retry = retry[0], retry[1] + 1
+            at = after_wildcard
+            taken += 1
+            part = taken
     return all(matcher is None for matcher in pattern[at:])
 
 
@@ -215,11 +217,17 @@ def _load_header(repo_id: str, card: str) -> Any:
 def _entries(data_files: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(data_files, Mapping):
         data_files = [{"split": split, "path": path} for split, path in data_files.items()]
-    for entry in data_files if isinstance(data_files, list) else [data_files]:
-        split, path = (
-            (entry.get("split", "train"), entry.get("path")) if isinstance(entry, Mapping) else ("train", entry)
-        )
-        for pattern in path if isinstance(path, list) else [path]:
+    if not isinstance(data_files, list):
+        data_files = [data_files]
+    for entry in data_files:
+        split = "train"
+        path = entry
+        if isinstance(entry, Mapping):
+            split = entry.get("split", "train")
+            path = entry.get("path")
+        if not isinstance(path, list):
+            path = [path]
+        for pattern in path:
             yield split, pattern
 
 

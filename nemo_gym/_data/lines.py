@@ -52,8 +52,9 @@ def read_raw_stream(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
         for number, raw in enumerate(_decompress(path, file), 1):
-            line = raw.removeprefix(_BOM) if number == 1 else raw
-            line = line.rstrip(b"\r\n")
+            if number == 1:
+                raw = raw.removeprefix(_BOM)
+            line = raw.rstrip(b"\r\n")
             if line and not line.isspace():
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

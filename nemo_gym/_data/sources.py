@@ -84,7 +84,7 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
     missing = [source for source in sources if not source.exists]
     if not missing:
         return
-    named = [f"  {source}{': is not prepared' if source.is_benchmark else ''}" for source in missing]
+    named = [f"  {source}: is not prepared" if source.is_benchmark else f"  {source}" for source in missing]
     hints = []
     if any(source.is_benchmark for source in missing):
         hints.append(f"hint: {prepare_command}")
@@ -116,9 +116,12 @@ def plan_targets(sources: Sequence[Source], output: Path) -> list[Targets]:
     targets = []
     for source in sources:
         place = _choose_stem(source)
-        # Datasets may share a file: each gets its own files, named after its agent too.
-        stem = place.name if wanted[place] == 1 else f"{place.name}_{source.agent}_{source.name}"
-        folder = place.parent if os.access(place.parent, os.W_OK) else output / "read_only_sources" / source.agent
+        stem = place.name
+        if wanted[place] > 1:  # datasets may share a file: each gets its own files, named after its agent too
+            stem += f"_{source.agent}_{source.name}"
+        folder = place.parent
+        if not os.access(folder, os.W_OK):
+            folder = output / "read_only_sources" / source.agent
         targets.append(
             Targets(
                 prepared=folder / f"{stem}_prepare.jsonl",
@@ -134,7 +137,8 @@ def _choose_stem(source: Source) -> Path:
     """Return folder and stem of a dataset's files; a part of a file gets a different name than the whole."""
     stem = strip_suffixes(source.path)
     if source.start is not None or source.end is not None:
-        stem += f"_{source.start or 0}_{'end' if source.end is None else source.end}"
+        end = "end" if source.end is None else source.end
+        stem += f"_{source.start or 0}_{end}"
     return source.path.parent / stem
 
 
@@ -205,7 +209,9 @@ def describe_place(dataset: DatasetConfig, registry: Registry) -> str:
     """Describe where in `registry` a dataset is."""
     if registry == "huggingface" and dataset.huggingface_identifier is not None:
         found = dataset.huggingface_identifier
-        return f"Hugging Face {found.repo_id}{f', file {found.artifact_fpath}' if found.artifact_fpath else ''}"
+        if not found.artifact_fpath:
+            return f"Hugging Face {found.repo_id}"
+        return f"Hugging Face {found.repo_id}, file {found.artifact_fpath}"
     if dataset.gitlab_identifier is not None:
         known = dataset.gitlab_identifier
         return f"GitLab {known.dataset_name} {known.version}, file {known.artifact_fpath}"

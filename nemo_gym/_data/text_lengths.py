@@ -61,7 +61,8 @@ class TextLengths:
         for word in words:
             known = self._words[word]
             tokens += known if known < _NOT_ALONE else _count_safely(self._count, f" {word}")
-        return 1 + (text.count(" ") if "  " not in text else len(_SPACES.findall(text))), tokens
+        gaps = len(_SPACES.findall(text)) if "  " in text else text.count(" ")
+        return 1 + gaps, tokens
 
 
 class _Words(dict[str, int]):
@@ -73,8 +74,9 @@ class _Words(dict[str, int]):
         self._before = before
 
     def __missing__(self, word: str) -> int:
-        stands_alone = word and word == word.strip()
-        number = _count_safely(self._count, f"{self._before}{word}") if stands_alone else _NOT_ALONE
+        number = _NOT_ALONE
+        if word and word == word.strip():
+            number = _count_safely(self._count, f"{self._before}{word}")
         if len(word) <= _LONGEST_KEPT:
             if len(self) >= _MOST_KEPT:
                 self.clear()

@@ -82,9 +82,10 @@ class Failure:
         fields = {**asdict(self), "message": self.message[:_MESSAGE_LIMIT]}
         while len(header := json.dumps(fields)) > _HEADER_BYTES:
             # The end of a traceback matters, and the beginning of a message.
-            name = "traceback" if fields["traceback"] else "message"
-            half = len(fields[name]) // 2
-            fields[name] = fields[name][-half:].partition("\n")[2] if name == "traceback" else fields[name][:half]
+            if traceback_text := fields["traceback"]:
+                fields["traceback"] = traceback_text[-(len(traceback_text) // 2) :].partition("\n")[2]
+            else:
+                fields["message"] = fields["message"][: len(fields["message"]) // 2]
         return header
 
 
@@ -114,10 +115,10 @@ def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) ->
         where = describe_error_with_place(error)
         return Failure(own_kind, boundary, False, where, "exit", _format_traceback(error), ends_rollout=True)
     if isinstance(error, ReplyTooLarge):
-        is_model = _classify_url(error.url) == "model_endpoint"
-        return Failure(
-            "model_reply_invalid" if is_model else _classify_url(error.url), error.url, False, str(error), "too large"
-        )
+        kind = _classify_url(error.url)
+        if kind == "model_endpoint":
+            kind = "model_reply_invalid"
+        return Failure(kind, error.url, False, str(error), "too large")
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
@@ -130,13 +131,17 @@ def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) ->
             return Failure("model_reply_invalid", place, retryable, str(error))
         return Failure(_classify_url(place), place, False, str(error))
     refusal = _find_refusal(error, own_kind)
-    kind = "model_endpoint" if refusal else own_kind
+    kind = own_kind
+    if refusal:
+        kind = "model_endpoint"
     return Failure(kind, boundary, False, describe_error_with_place(error), refusal, _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error)).rstrip()
-    return text if len(text) <= _TRACEBACK_LIMIT else "…\n" + text[-_TRACEBACK_LIMIT:].partition("\n")[2]
+    if len(text) <= _TRACEBACK_LIMIT:
+        return text
+    return "…\n" + text[-_TRACEBACK_LIMIT:].partition("\n")[2]
 
 
 def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
@@ -171,7 +176,9 @@ def describe_error_with_place(error: BaseException) -> str:
     told.__notes__ = []  # such as the traceback of another process, whose last line says little
     text = list(told.format_exception_only())[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text
+    if not frames:
+        return text
+    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})"
 
 
 def pick_kind(kind: str, otherwise: FailureKind) -> FailureKind:

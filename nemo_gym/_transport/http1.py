@@ -7,8 +7,8 @@ connections alive, never has two calls on one connection, never repeats a call, 
 state is uncertain. The rest is left to aiohttp: streams, proxies, uploads, redirects, other methods, unusual URLs (see
 `parse_url`). Its errors are aiohttp's.
 
-pyreqwest 0.15 will not do: 121 µs a call, 48 with 32 at once; it reports a server that hangs up after the request like
-one that was never reached, so it cannot be told which calls may be repeated; a gzip body of two members loses the
+pyreqwest 0.15 will not do: 121 µs a call, 48 with 32 at once; a server that hangs up after the request gets the error
+of one that was never reached, so it is unknown which calls may be repeated; a gzip body of two members loses the
 second, and a reply that is longer than its content-length is taken as complete, both without an error.
 """
 
@@ -68,10 +68,13 @@ def parse_url(url: str) -> Target | None:
     if found is None:
         return None
     scheme, host, port, path = found.groups()
-    number = int(port) if port else 443 if scheme == "https" else 80
+    default = {"http": 80, "https": 443}[scheme]
+    number = int(port or default)
     if number > 65535:
         return None
-    authority = f"{host}:{number}" if port and number != (443 if scheme == "https" else 80) else host
+    authority = host
+    if number != default:
+        authority = f"{host}:{number}"
     return Target(scheme == "https", host.strip("[]"), number, path or "/", authority)
 
 
@@ -204,7 +207,8 @@ class Http1Client:
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long."""
-        self._sweep_timer, now = None, self._loop.time()
+        self._sweep_timer = None
+        now = self._loop.time()
         for origin in self._origins.values():
             while origin.idle and now - origin.idle[0].idle_since >= self._keepalive_s:
                 origin.idle.popleft().close()
@@ -278,7 +282,9 @@ def _encode_request(method: str, target: Target, headers: Mapping[str, str], bod
     head = _encode_head(method, target, tuple(headers.items()))
     if body or method == "POST":
         head = b"%bContent-Length: %d\r\n" % (head, len(body))
-    return (b"%b\r\n%b" % (head, body),) if len(body) <= _SMALL_BODY_BYTES else (head + b"\r\n", body)
+    if len(body) > _SMALL_BODY_BYTES:
+        return head + b"\r\n", body
+    return (b"%b\r\n%b" % (head, body),)
 
 
 @lru_cache(maxsize=256)

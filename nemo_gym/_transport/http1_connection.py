@@ -55,7 +55,8 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._parser = loop, httptools.HttpResponseParser(self)
+        self._loop = loop
+        self._parser = httptools.HttpResponseParser(self)
         self._transport: Any = None
         self._waiter: asyncio.Future[tuple[int, RawHeaders, bytes]] | None = None
         self.on_lost: Callable[[Connection], None] | None = None
@@ -98,8 +99,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             return self._fail(NotHttp("it changes to another protocol, which nobody has asked for"))
         except httptools.HttpParserError as error:
-            is_body = self._has_head and not self._is_complete
-            return self._fail(aiohttp.ClientPayloadError(str(error)) if is_body else NotHttp(str(error)))
+            if self._has_head and not self._is_complete:
+                return self._fail(aiohttp.ClientPayloadError(str(error)))
+            return self._fail(NotHttp(str(error)))
         if self._is_complete:
             self._finish()
         elif self._framing_bytes - self._size > _MOST_HEAD_BYTES + _MOST_FRAMING * self._size:

@@ -181,7 +181,9 @@ async def send(
     With `same_origin`, a redirect elsewhere is an error, because it would take the key and the body along. `client` is
     for callers who only want the whole reply; what it cannot send goes through the session.
     """
-    may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
+    may_repeat = idempotent
+    if idempotent is None:
+        may_repeat = method.upper() in REPEATABLE_METHODS
     total_s = session.timeout.total
     target = _find_target(method, url, kwargs) if client is not None else None
     is_bounded = bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs
@@ -192,7 +194,9 @@ async def send(
         try:
             if client is not None and target is not None:
                 call = client.call(method, url, target, kwargs.get("headers") or {}, kwargs.get("data") or b"")
-                reply = await (call if is_bounded or not total_s else await_within(total_s, method, url, call))
+                if total_s and not is_bounded:
+                    call = await_within(total_s, method, url, call)
+                reply = await call
                 if reply.status not in _REDIRECTS:
                     return reply
             if is_bounded:

@@ -115,8 +115,12 @@ class RetryRules:
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the pause in `Retry-After` (seconds or a date), bounded; None if it asks for none."""
     value = next((headers[name] for name in headers if name.lower() == "retry-after"), None)
-    wanted = None if value is None else _parse_seconds(value.strip(), now)
-    return None if wanted is None else bound_pause(wanted)
+    if value is None:
+        return None
+    wanted_s = _parse_seconds(value.strip(), now)
+    if wanted_s is None:
+        return None
+    return bound_pause(wanted_s)
 
 
 def bound_pause(wanted_s: float) -> float | None:
@@ -124,7 +128,9 @@ def bound_pause(wanted_s: float) -> float | None:
 
     An overloaded server that says "at once" would be called in a tight loop.
     """
-    return min(wanted_s, LONGEST_PAUSE_S) if wanted_s >= _SHORTEST_PAUSE_S else None
+    if wanted_s < _SHORTEST_PAUSE_S:
+        return None
+    return min(wanted_s, LONGEST_PAUSE_S)
 
 
 def _parse_seconds(value: str, now: datetime) -> float | None:
@@ -175,8 +181,10 @@ class RetryCounts:
     def note_elsewhere(self, name: str, counts: Mapping[str, int]) -> None:
         """Note the current counts of the process `name`, which works for this one."""
         # Replaced in one step: another thread may be reading.
-        others = {other: known for other, known in self._elsewhere.items() if other != name}
-        self._elsewhere = {**others, name: Counter(counts)} if counts else others
+        elsewhere = {other: known for other, known in self._elsewhere.items() if other != name}
+        if counts:
+            elsewhere[name] = Counter(counts)
+        self._elsewhere = elsewhere
 
     def under_way(self) -> dict[str, int]:
         """Return the counts that are not 0, highest first."""

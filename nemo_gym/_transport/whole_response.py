@@ -23,7 +23,10 @@ class WholeContent:
         self._rest = body
 
     async def read(self, n: int = -1) -> bytes:
-        part, self._rest = (self._rest, b"") if n < 0 else (self._rest[:n], self._rest[n:])
+        if n < 0:
+            n = len(self._rest)
+        part = self._rest[:n]
+        self._rest = self._rest[n:]
         return part
 
     async def readline(self) -> bytes:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When Python looks for reference cycles: everything that tunes its garbage collector for work that leaves none behind.
+"""Tune Python's garbage collector for work that leaves no reference cycles behind.
 
-The search goes over all that is held again and again: a tenth of the time and more where much is read into memory, or
-where many rollouts are under way.
+Its search visits every object that is held, again and again, which takes a tenth of the time or more when much is read
+into memory or many rollouts are running.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _RARE_THRESHOLDS = (50_000, 20, 100)
 
 @contextlib.contextmanager
 def pause_collections() -> Iterator[None]:
-    """Do not search at all, for a short command of our own; whatever becomes a cycle meanwhile is found afterwards."""
+    """Do not search during the block, for a short command; cycles that appear meanwhile are found afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def pause_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def collect_rarely() -> Iterator[None]:
-    """Search less often, and not among what is there already. For a process of our own, not for a trainer's."""
+    """Search less often, and not among existing objects. For a process of our own, not for a trainer's."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -40,7 +40,7 @@ def collect_rarely() -> Iterator[None]:
 
 @contextlib.contextmanager
 def collect_once_in(containers: int) -> Iterator[None]:
-    """Search only after so many new containers, where more than the usual number are held at a time."""
+    """Search only after so many new containers, for a block that holds more of them than usual."""
     before = gc.get_threshold()
     if before[0]:
         gc.set_threshold(max(before[0], containers), *before[1:])
@@ -51,7 +51,7 @@ def collect_once_in(containers: int) -> Iterator[None]:
 
 
 def skip_collection_at_exit() -> None:
-    """Spare this process the search among all that is left when it ends: most of a second, for nothing."""
+    """Skip the search when this process ends, which would take most of a second for nothing."""
     import atexit
 
     atexit.register(gc.freeze)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that is nested too deep: libraries that read it may not write it, and Python's own runs out of stack."""
+"""Detect JSON that is nested too deeply: some libraries can read it, but not write it, or run out of stack."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _ORJSON_WRITES = 254
 
 
 def is_too_deep(raw: bytes, value: Any, max_depth: int = MAX_DEPTH) -> bool:
-    """Return whether `value`, which `raw` says in JSON, has more than `max_depth` levels."""
+    """Return whether `value`, the content of the JSON text `raw`, has more than `max_depth` levels."""
     if raw.count(b"{") + raw.count(b"[") <= max_depth:
         return False
     for _ in range(_ORJSON_WRITES - max_depth):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks into JSON of unknown shape that find nothing where something else stands."""
+"""Read JSON of unknown shape: a value of an unexpected type counts as missing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,15 +16,15 @@ def as_list(value: Any) -> list[Any]:
 
 
 def as_text(value: Any) -> str | None:
-    """Return `value` if it is a text that is not empty, else None."""
+    """Return `value` if it is a string that is not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def as_int(value: Any) -> int | None:
-    """Return `value` if it is a whole number, else None; a bool is none."""
+    """Return `value` if it is an integer and not a bool, else None."""
     return value if type(value) is int else None
 
 
 def as_number(value: Any) -> float | None:
-    """Return `value` if it is a number, else None; a bool is none."""
+    """Return `value` as a float if it is a number and not a bool, else None."""
     return float(value) if type(value) in (int, float) else None

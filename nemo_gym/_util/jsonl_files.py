@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def loads_line(raw: bytes | str, path: str | os.PathLike[str], number: int) -> dict[str, Any]:
-    """Return the object on one line of `path`; JsonlError names file and line when there is none."""
+    """Return the object on one line of `path`; raise JsonlError, with file and line, if there is none."""
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -104,6 +104,9 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
 
 
 def _quote(raw: bytes | str) -> str:
-    text = raw.decode("utf-8", errors="replace") if isinstance(raw, bytes) else raw
-    text = text.strip()
-    return repr(text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…")
+    if isinstance(raw, bytes):
+        raw = raw.decode("utf-8", errors="replace")
+    text = raw.strip()
+    if len(text) > _MOST_QUOTED:
+        text = f"{text[:_MOST_QUOTED]}…"
+    return repr(text)

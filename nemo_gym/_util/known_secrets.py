@@ -123,7 +123,7 @@ def _list_forms(value: str) -> Iterator[str]:
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield repr(value)[1:-1]
     # In `Basic` credentials a password stands behind the user's name: its first byte is any of the three of a group,
-    # and what shares a letter with a neighbour is left out.
+    # and what shares a letter with a neighbor is left out.
     data = value.encode()
     for before in range(3):
         letters = b64encode(bytes(before) + data).decode()

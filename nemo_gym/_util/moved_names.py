@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a module offers without holding them: imported from their home when someone asks.
+"""Let a module offer names that live elsewhere: they are imported when someone asks for them.
 
-Names by their older paths are one table, `MOVED`. Homes are given as text because most are in `nemo_gym.cli`, which
-nothing but the command line may import: here it is the caller who asks for the command line, by an old address.
+The table `MOVED` lists names by their older paths. Homes are given as text because most are in `nemo_gym.cli`, which
+only the command line may import, and callers who use an old path to it.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The closest known names to one that is not known, for "did you mean" hints.
 
-It only compares spellings; which names are known, and how an error is phrased, is the caller's business. A suggestion
-that is far off misleads more than none, so a name is near only if a slip of the finger or a missing part explains it.
+Only spellings are compared. A suggestion that is far off misleads more than none, so a name is near only if a typing
+error or a missing part explains the difference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """Return up to `limit` of the `known` names: other spellings of `name` first, then names that it is a part of.
 
-    `name` itself is never among them: whoever typed it did not mean another one by it.
+    `name` itself is never among them.
     """
     known = sorted({*known} - {name})
-    spelt = nearest_spelling(name, known, limit)
+    similar = nearest_spelling(name, known, limit)
     words = _normalize(name).strip("_")
-    wholes = [one for one in known if one not in spelt and len(words) > 2 and _has_part(_normalize(one), words)]
-    return [*spelt, *sorted(wholes, key=len)][:limit]
+    wholes = [one for one in known if one not in similar and len(words) > 2 and _has_part(_normalize(one), words)]
+    return [*similar, *sorted(wholes, key=len)][:limit]
 
 
 def nearest_spelling(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
@@ -26,14 +26,16 @@ def nearest_spelling(name: str, known: Iterable[str], limit: int = 3) -> list[st
     found = []
     for one in sorted({*known} - {name}):
         allowed = _allowed_slips(given, _normalize(one))
-        slips = _count_slips(given, _normalize(one)) if abs(len(given) - len(one)) <= allowed else allowed + 1
+        if abs(len(given) - len(one)) > allowed:
+            continue
+        slips = _count_slips(given, _normalize(one))
         if slips <= allowed:
             found.append((slips, one))
     return [one for _, one in sorted(found)[:limit]]
 
 
 def suggest(name: str, known: Iterable[str], limit: int = 1) -> str:
-    """Return `offer` of the names nearest to `name`."""
+    """Return a question that offers the names nearest to `name`; see `offer`."""
     return offer(nearest(name, known, limit))
 
 
@@ -55,21 +57,25 @@ def _normalize(name: str) -> str:
 
 
 def _allowed_slips(given: str, known: str) -> int:
-    """How many slips leave one name recognizable as the other: the longer it is, the more."""
+    """Return how many slips leave one name recognizable as the other: more for longer names."""
     length = max(len(given), len(known))
     if length < 5:
-        # In a short word a letter too many is a slip, another letter is another word.
+        # In a short word an extra letter is a slip; a different letter makes a different word.
         return int(len(given) != len(known) or sorted(given) == sorted(known))
-    return 1 if length < 8 else 2 if length < 16 else 3
+    if length < 8:
+        return 1
+    if length < 16:
+        return 2
+    return 3
 
 
 def _has_part(whole: str, part: str) -> bool:
-    """Whether `part` is made of neighbouring words of `whole`, or begins it."""
+    """Return whether `part` consists of adjacent words of `whole`, or begins it."""
     return whole.startswith(part) or f"_{part}_" in f"_{whole}_"
 
 
 def _count_slips(one: str, other: str) -> int:
-    """Letters to insert, leave out, replace or swap with their neighbour until `one` is `other`."""
+    """Count the letters to insert, delete, replace or swap with the next one to turn `one` into `other`."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):

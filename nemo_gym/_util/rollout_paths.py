@@ -41,7 +41,9 @@ def compose_rollout_id(explicit: object, task: object, rollout: object, attempt:
     if explicit is None and (task is None or rollout is None):
         return None
     base = check_rollout_id(explicit if explicit is not None else f"{task}-{rollout}")
-    return f"{base}-a{attempt}" if isinstance(attempt, int) and attempt > 0 else base
+    if isinstance(attempt, int) and attempt > 0:
+        return f"{base}-a{attempt}"
+    return base
 
 
 def split_rollout_prefix(path: str) -> SplitPath:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import the folders of servers from several search roots: of two folders with one name the first wins, whole.
+"""Import server folders from several search roots: of two folders with the same name, the first one is used alone.
 
-Python alone would do something else: a folder with `__init__.py` beats an earlier one without, two without are merged
-into one namespace, and an `__init__.py` directly in `resources_servers/` hides every other root.
+Python alone would do something else: a folder with `__init__.py` beats an earlier one without, two folders without are
+merged into one namespace, and an `__init__.py` directly in `resources_servers/` hides every other root.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ _SERVER_FILES = frozenset({"requirements.txt", "pyproject.toml"})
 
 
 def holds_code(folder: str | os.PathLike[str]) -> bool:
-    """Whether `folder` is a server or a library; one that only holds data or configs hides no code of a later root."""
+    """Return whether `folder` is a server or a library; one with only data or configs hides no code of a later root."""
     try:
         with os.scandir(folder) as entries:
             return any(entry.name.endswith(".py") or entry.name in _SERVER_FILES for entry in entries)
@@ -29,9 +29,9 @@ def holds_code(folder: str | os.PathLike[str]) -> bool:
 
 
 def find_server_folder(server_type: str, name: str, roots: Iterable[Path]) -> Path | None:
-    """Return the folder that `import` takes for a server, too: the first of `roots` that holds code of this name.
+    """Return the folder of a server, the same that `import` uses: the first one of this name in `roots` with code.
 
-    Where none does, it is the first folder of this name, so that an error can tell what it lacks.
+    If none has code, return the first folder of this name, so that an error can say what it lacks.
     """
     places = [root / server_type / name for root in roots]
     return next((place for is_it in (holds_code, Path.is_dir) for place in places if is_it(place)), None)

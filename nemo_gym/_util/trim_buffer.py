@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes that are held for a while take no more memory than they need."""
+"""Trim the buffers of bytes that are held for a while."""
 
 
 def trim_buffer(written: bytes) -> bytes:
-    """Copy what orjson has written, which keeps the whole buffer it was written to: up to twice its length."""
+    """Return a copy of what orjson has written: the original keeps its whole buffer, up to twice its length."""
     return bytes(memoryview(written))

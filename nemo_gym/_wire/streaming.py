@@ -163,7 +163,9 @@ def stream_completion(completion: BaseModel | Json, include_usage: bool = False)
     """
     body = to_plain(completion)
     known = {key: value for key, value in body.items() if key in _CHUNK_KEYS and value is not None}
-    head = {**known, "object": "chat.completion.chunk", **({"usage": None} if include_usage else {})}
+    head = {**known, "object": "chat.completion.chunk"}
+    if include_usage:
+        head["usage"] = None
     # What a server adds to a completion (vLLM: `prompt_token_ids`) rides on the first chunk.
     extras = _omit(body, {*_CHUNK_KEYS, "object", "choices", "usage"})
     for choice in body["choices"]:

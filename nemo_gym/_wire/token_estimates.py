@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many tokens a request has, for models whose tokenizer is not at hand: a token for every four bytes of text."""
+"""Estimate the tokens of a request for models whose tokenizer is not available: one for every four bytes of text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _MEDIA = ("input_image", "input_file", "input_video")
 
 
 def estimate_tokens(params: NeMoGymResponseCreateParamsNonStreaming) -> int:
-    """Return about how many tokens the instructions, the conversation and the tools have."""
+    """Return an estimate of the tokens in the instructions, the conversation and the tools."""
     asked = to_plain(params)
     sizes = [_measure(asked.get(name)) for name in ("instructions", "input", "tools")]
     return -(-sum(sizes) // _BYTES_PER_TOKEN)
@@ -29,4 +29,6 @@ def _measure(value: Any) -> int:
         return sum(_measure(part) + len(str(key)) for key, part in value.items() if part is not None)
     if isinstance(value, list):
         return sum(map(_measure, value))
-    return len(str(value)) if value is not None else 0
+    if value is None:
+        return 0
+    return len(str(value))

@@ -65,7 +65,7 @@ def test_a_dataset_alone_is_described_as_ever():
         ({"source": None}, {"source": {"unique_count": 1, "total_count": 2}}),
     ],
 )
-def test_these_agree(before, now):
+def test_metrics_that_differ_by_less_than_rounding_or_in_their_description_agree(before, now):
     assert find_differences(before, now) == []
 
 
@@ -86,7 +86,7 @@ def test_these_agree(before, now):
         ),
     ],
 )
-def test_these_do_not(before, now, said):
+def test_a_difference_names_the_metric_and_both_values(before, now, said):
     assert find_differences(before, now) == [said]
 
 

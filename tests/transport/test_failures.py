@@ -42,7 +42,7 @@ MODEL = "http://m:1/v1/responses"
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_errors_have_kinds(error, kind, retryable):
+def test_each_error_has_a_kind_and_says_whether_another_attempt_may_help(error, kind, retryable):
     failure = build_failure(error, "agent", "a/run")
     assert (failure.kind, failure.retryable) == (kind, retryable)
     assert failure.message

@@ -36,7 +36,7 @@ def test_seconds_are_honoured_whatever_the_case_of_the_header(name):
     assert retry_after_s({"Date": "x", name: " 7 "}, NOW) == 7
 
 
-def test_a_date_is_honoured():
+def test_a_date_in_retry_after_is_honored():
     assert retry_after_s({"Retry-After": format_datetime(NOW + timedelta(seconds=9), usegmt=True)}, NOW) == 9
 
 

@@ -204,8 +204,12 @@ _TRAINING_ASSISTANT = NeMoGymChatCompletionAssistantMessageForTrainingParam.__na
 def _pick_message(message: Mapping[str, Any]) -> str:
     role = message.get("role")
     if has_token_fields(message):
-        return REFUSED if list_missing_token_fields(message) or role != "assistant" else _TRAINING_ASSISTANT
-    return _CLASS_OF_ROLE.get(role, REFUSED) if isinstance(role, str) else REFUSED
+        if list_missing_token_fields(message) or role != "assistant":
+            return REFUSED
+        return _TRAINING_ASSISTANT
+    if not isinstance(role, str):
+        return REFUSED
+    return _CLASS_OF_ROLE.get(role, REFUSED)
 
 
 def _refuse_message(message: Any) -> NoReturn:

@@ -108,8 +108,12 @@ class NeMoGymInputVideoPart(KeyedPart):
     @property
     def url(self) -> str:
         """Return the address or the content, however it was given."""
-        source = self.video_url if self.video_url is not None else self.video
-        return source.url if isinstance(source, VideoSource) else source or ""
+        source = self.video_url
+        if source is None:
+            source = self.video
+        if isinstance(source, VideoSource):
+            return source.url
+        return source or ""
 
 
 class TopLogprob(SdkTwin):
@@ -135,7 +139,9 @@ class NeMoGymResponseOutputRefusal(SelfDescribing, KeyedPart):
 
 
 def _refuse_part(known: str, part: Any) -> NoReturn:
-    found = repr(part["type"]) if isinstance(part, dict) and "type" in part else f"none in a {type(part).__name__}"
+    found = f"none in a {type(part).__name__}"
+    if isinstance(part, dict) and "type" in part:
+        found = repr(part["type"])
     raise_refusal("content_part_type", "unknown content part type: {found}; known: {known}", found=found, known=known)
 
 

@@ -2,8 +2,8 @@
 """A model's reply in the Responses and in the Chat Completions dialect.
 
 Lenient where a provider speaks: unknown fields are kept at every level, and vocabularies (statuses, reasons, error
-codes) are open, because refusing a reply loses a rollout. A completion without choices is valid here, too; `errors`
-says whether a reply contains an answer.
+codes) are open, because refusing a reply loses a rollout. A completion without choices is valid here, too;
+`format_errors` says whether a reply contains an answer.
 """
 
 from collections.abc import Mapping
@@ -168,7 +168,9 @@ class NeMoGymChatCompletionMessageCustomToolCall(DeferredModel, SdkTwin):
 
 def _pick_tool_call(call: Mapping[str, Any]) -> str:
     is_custom = call.get("type") == "custom"
-    return (NeMoGymChatCompletionMessageCustomToolCall if is_custom else NeMoGymChatCompletionMessageToolCall).__name__
+    if is_custom:
+        return NeMoGymChatCompletionMessageCustomToolCall.__name__
+    return NeMoGymChatCompletionMessageToolCall.__name__
 
 
 ChatToolCall = Annotated[

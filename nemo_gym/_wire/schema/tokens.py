@@ -104,7 +104,9 @@ class NeMoGymResponseUsage(SdkTwin):
         if not isinstance(given, dict):
             return given
         nulls = [name for name in ("input_tokens_details", "output_tokens_details") if given.get(name, "") is None]
-        return {**given, **{name: {} for name in nulls}} if nulls else given
+        if not nulls:
+            return given
+        return {**given, **{name: {} for name in nulls}}
 
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:

@@ -205,7 +205,9 @@ class KeyedPart(OpenModel):
         return key in type(self).model_fields or key in (self.model_extra or {})
 
     def __eq__(self, other: object) -> bool:
-        return self.model_dump(exclude_unset=True) == other if isinstance(other, dict) else super().__eq__(other)
+        if isinstance(other, dict):
+            return self.model_dump(exclude_unset=True) == other
+        return super().__eq__(other)
 
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key) if key in self else default
@@ -239,4 +241,6 @@ def to_plain(value: Any) -> Any:
 def get_field(value: Any, name: str) -> Any:
     """Return one field of a model or dict, None where it has none: cheaper than a view of all (log-probs are many)."""
     # A dict is told first: whether something is a Mapping takes time to find out.
-    return value.get(name) if type(value) is dict or isinstance(value, Mapping) else getattr(value, name, None)
+    if type(value) is dict or isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)

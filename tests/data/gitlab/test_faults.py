@@ -117,7 +117,7 @@ def test_a_wrong_token_is_said_and_what_to_do(at_gitlab: Place):
     assert at_gitlab.model() is None
 
 
-def test_no_token_is_said_too(at_gitlab: Place):
+def test_a_missing_token_is_reported(at_gitlab: Place):
     settings = RegistrySettings(at_gitlab.proxy.uri)
     with pytest.raises(GitlabError, match="asks for a token: 401"):
         gitlab.download(at_gitlab.name, "0.0.1", "train.jsonl", at_gitlab.target, settings)

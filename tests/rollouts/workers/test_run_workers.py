@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from nemo_gym._rollouts.workers.rollout_worker import WorkerOrders
 from nemo_gym._rollouts.workers.run_workers import list_hosted
 from nemo_gym._servers.direct_calls import running_apps as registry
-from nemo_gym.cli.eval.settings import EvalRunConfig
+from nemo_gym.cli.eval.run_settings import EvalRunConfig
 from responses_api_models.local_model.app import LocalModelConfig
 from responses_api_models.replay_model.app import ReplayModelConfig
 

@@ -19,7 +19,7 @@ def usage(cached: int | None = 0, reasoning: int | None = 0) -> NeMoGymResponseU
     )
 
 
-def test_counts_add_up():
+def test_the_usage_of_two_responses_adds_up():
     total = accumulate_response_usage(usage(cached=3, reasoning=1), usage(cached=4, reasoning=2))
     assert total == NeMoGymResponseUsage(
         input_tokens=20,
