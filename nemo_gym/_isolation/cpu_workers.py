@@ -131,7 +131,11 @@ class CpuWorker:
             raise WorkerDied(
                 f"the process that ran {what} ended without an answer: it crashed, was killed, or ran out of memory"
             ) from error
-        return _unpack_answer(answer)
+        succeeded, value, *where = _AnswerUnpickler(io.BytesIO(answer)).load()
+        if succeeded:
+            return value
+        value.add_note(f"in a worker process:\n{where[0]}")
+        raise value
 
     def end(self) -> None:
         """Kill the process."""
@@ -166,14 +170,6 @@ def _find_import_root(fn: Callable[..., Any]) -> str | None:
     if path.name == "__init__.py":
         path = path.parent
     return str(path.parents[name.count(".")])
-
-
-def _unpack_answer(answer: bytes) -> Any:
-    succeeded, value, *where = _AnswerUnpickler(io.BytesIO(answer)).load()
-    if succeeded:
-        return value
-    value.add_note(f"in a worker process:\n{where[0]}")
-    raise value
 
 
 class _AnswerUnpickler(pickle.Unpickler):

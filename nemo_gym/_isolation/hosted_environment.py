@@ -39,7 +39,10 @@ def reset(make: Callable[[dict[str, Any]], Any], task: dict[str, Any], seed: int
     _limit_memory(memory_bytes)
 
     def begin() -> dict[str, Any]:
-        _seed_global_generators(seed)
+        # Many games draw from the global generators, whatever seed they are given.
+        random.seed(seed)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(seed % 2**32)
         _Process.environment = environment = _finish(make(task))
         parameters = inspect.signature(environment.reset).parameters.values()
         if any(each.name == "seed" or each.kind is each.VAR_KEYWORD for each in parameters):
@@ -101,13 +104,6 @@ def _finish(value: Any) -> Any:
     if _Process.loop is None:
         _Process.loop = asyncio.new_event_loop()
     return _Process.loop.run_until_complete(value)
-
-
-def _seed_global_generators(seed: int) -> None:
-    """Seed the global generators: many games draw from them, whatever seed they are given."""
-    random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(seed % 2**32)
 
 
 def _read_reward(value: Any) -> float:

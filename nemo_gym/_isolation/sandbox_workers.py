@@ -41,6 +41,9 @@ FIRST_TIMEOUT_S = 30.0
 # User ids that no real user has; as far as they go, each sandbox on the machine has its own.
 _FIRST_UID = 1_800_000_000
 _NOBODY = 65534
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+# Equal hashes in every run, so that output that depends on the order of a set is the same each time.
+_HASH_SEED = "0"
 _counter = itertools.count()
 
 # The modules come over stdin, because this package is not visible from inside.
@@ -127,12 +130,14 @@ class SandboxWorker:
         if setup.isolation == "rlimits":
             folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
         problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+        home = _list_folders(setup, folder)[0]
+        environment = {"PATH": _PATH, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": _HASH_SEED}
         with theirs, tempfile.TemporaryFile() as modules:
             modules.write(_compile_inside())
             modules.seek(0)
             process = subprocess.Popen(
                 _build_command(setup, theirs.fileno()),
-                env=_build_environment(_list_folders(setup, folder)[0]),
+                env=environment,
                 cwd="/",
                 stdin=modules,
                 stdout=subprocess.DEVNULL,
@@ -277,12 +282,6 @@ def _list_folders(setup: SandboxSetup, folder: str | None) -> tuple[str, ...]:
     if any(Path(path).is_relative_to("/tmp") for path in _list_own_paths(setup)):
         return "/workspace", "/dev/shm"
     return "/tmp", "/dev/shm"
-
-
-def _build_environment(home: str) -> dict[str, str]:
-    path = "/usr/local/bin:/usr/bin:/bin"
-    # Equal hashes in every run, so that output that depends on the order of a set is the same each time.
-    return {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 
 
 def _build_settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:

@@ -203,7 +203,11 @@ class Player:
             reply = await await_without_own_cancellation(self._post(row[AGENT_REF_KEY_NAME]["name"], row))
             body = await reply.read()
         except BaseException as raised:
-            return _Ending(_explain_error(convert_exit(raised), boundary))
+            error = convert_exit(raised)
+            if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
+                # The connection broke while the reply was being read.
+                return _Ending(Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}"))
+            return _Ending(build_failure(error, "agent", boundary))
         if reply.status >= 400:
             reason = http.client.responses.get(reply.status, "")
             first_cause = reply.headers.get(HEADER, "")
@@ -325,13 +329,6 @@ def _read_masked_reward(result: Row) -> Failure | None:
     named = str(result.get(FAILURE_KIND_KEY) or MASK_SAMPLE_KEY)
     reason = str(result.get(FAILURE_REASON_KEY) or "the verifier says that this reward is no measurement")
     return Failure(pick_kind(named, "verifier"), "/verify", not result.get(NG_TERMINAL_KEY), f"{named}: {reason}")
-
-
-def _explain_error(error: BaseException, boundary: str) -> Failure:
-    if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
-        # The connection broke while the reply was being read.
-        return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")
-    return build_failure(error, "agent", boundary)
 
 
 def _explain_status(reply: Reply, body: bytes, boundary: str) -> Failure:

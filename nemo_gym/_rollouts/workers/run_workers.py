@@ -4,7 +4,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.workers.rollout_worker import WorkerOrders
-from nemo_gym._rollouts.workers.worker_pool import StartWorker, WorkerPool
+from nemo_gym._rollouts.workers.worker_pool import Worker, WorkerPool
 from nemo_gym._rollouts.workers.worker_processes import WorkerProcess
 from nemo_gym._servers.launching.launch import find_inline_class, share_config, startup_timeout_s
 from nemo_gym._servers.policy_versions.announcing import RunVersion
@@ -48,67 +48,45 @@ async def open_workers(
     means as many as the cluster has room for. `versions` tells the servers of workers about policy versions.
     """
     log_dir = config.get("nemo_gym_log_dir")
-    with closing(ServerLogs(Path(log_dir) if log_dir else None, sys.stderr)) as logs:
+    timeout_s = startup_timeout_s(config)
+    async with AsyncExitStack() as stack:
+        logs = stack.enter_context(closing(ServerLogs(Path(log_dir) if log_dir else None, sys.stderr)))
+        environment = stack.enter_context(share_config(config))
         if cpus_on_ray is None:
-            async with _prepare_processes(config, orders, logs) as start:
-                async with WorkerPool(start, count or 1, control, notice) as pool, _tell_versions(versions, pool):
-                    yield pool
-            return
-        from nemo_gym._rollouts.workers.ray_workers import fit_into_cluster
 
-        async with _prepare_actors(config, orders, logs, cpus_on_ray) as start:
-            count = await asyncio.to_thread(fit_into_cluster, count, cpus_on_ray, notice)
-            async with WorkerPool(start, count, control, notice) as pool, _tell_versions(versions, pool):
-                yield pool
-
-
-@asynccontextmanager
-async def _tell_versions(versions: RunVersion | None, pool: WorkerPool) -> AsyncIterator[None]:
-    """Tell the workers of `pool` about policy versions, including the current one."""
-    if versions is None:
-        yield
-        return
-    with versions.relay_to(lambda announced: pool.announce(announced.model_dump())) as in_force:
-        if in_force is not None:
-            await pool.announce(in_force.model_dump())
-        yield
-
-
-@asynccontextmanager
-async def _prepare_processes(config: DictConfig, orders: WorkerOrders, logs: ServerLogs) -> AsyncIterator[StartWorker]:
-    timeout_s = startup_timeout_s(config)
-    with share_config(config) as environment:
-
-        async def start(name: str, on_data: Callable[[bytes], None]) -> WorkerProcess:
-            on_line = partial(logs.line, name)
-            return await WorkerProcess.start(
-                name, on_data, orders=orders, environment=environment, on_line=on_line, timeout_s=timeout_s
-            )
-
-        yield start
-
-
-@asynccontextmanager
-async def _prepare_actors(
-    config: DictConfig, orders: WorkerOrders, logs: ServerLogs, num_cpus: float
-) -> AsyncIterator[StartWorker]:
-    from nemo_gym._rollouts.workers.ray_workers import RayWorker, find_needed_hosts, join_cluster, write_order
-
-    timeout_s = startup_timeout_s(config)
-    with share_config(config) as environment:
-        async with join_cluster(config):
-            order = await asyncio.to_thread(write_order, config, orders, {**environment, **export_run_token()})
-            needed_hosts = find_needed_hosts(config, orders.hosted)
-
-            async def start(name: str, on_data: Callable[[bytes], None]) -> RayWorker:
-                return await RayWorker.start(
+            async def start(name: str, on_data: Callable[[bytes], None]) -> Worker:
+                return await WorkerProcess.start(
                     name,
                     on_data,
-                    order={**order, "timeout_s": timeout_s},
-                    needed_hosts=needed_hosts,
-                    num_cpus=num_cpus,
+                    orders=orders,
+                    environment=environment,
                     on_line=partial(logs.line, name),
                     timeout_s=timeout_s,
                 )
 
-            yield start
+        else:
+            from nemo_gym._rollouts.workers import ray_workers
+
+            await stack.enter_async_context(ray_workers.join_cluster(config))
+            shared = {**environment, **export_run_token()}
+            order = await asyncio.to_thread(ray_workers.write_order, config, orders, shared)
+            needed_hosts = ray_workers.find_needed_hosts(config, orders.hosted)
+            count = await asyncio.to_thread(ray_workers.fit_into_cluster, count, cpus_on_ray, notice)
+
+            async def start(name: str, on_data: Callable[[bytes], None]) -> Worker:
+                return await ray_workers.RayWorker.start(
+                    name,
+                    on_data,
+                    order={**order, "timeout_s": timeout_s},
+                    needed_hosts=needed_hosts,
+                    num_cpus=cpus_on_ray,
+                    on_line=partial(logs.line, name),
+                    timeout_s=timeout_s,
+                )
+
+        pool = await stack.enter_async_context(WorkerPool(start, count or 1, control, notice))
+        if versions is not None:
+            in_force = stack.enter_context(versions.relaying(lambda announced: pool.announce(announced.model_dump())))
+            if in_force is not None:
+                await pool.announce(in_force.model_dump())
+        yield pool
