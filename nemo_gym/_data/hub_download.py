@@ -160,7 +160,7 @@ def _write_split(hub: Hub, repo_id: str, commit: str, files: Sequence[str], targ
 
 
 def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
-    from huggingface_hub import RepoFile
+    from huggingface_hub.hf_api import RepoFile
 
     def ask() -> list[str]:
         with explain_errors(f"list the files of the dataset {repo_id!r}"):
