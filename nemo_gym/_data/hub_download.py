@@ -139,10 +139,10 @@ def _open_at(hub: Hub, name: str, url: str, start: int) -> Iterator[tuple[int, I
     }
     if start:
         headers["Range"] = f"bytes={start}-"
-    # httpx since version 1 of the library, requests before.
+    # httpx since version 1 of the library; requests before, whose `stream` is a setting.
     session: Any = get_session()
     with explain_errors(f"download {name}"):
-        if hasattr(session, "stream"):
+        if callable(session.stream):
             timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
             request = session.stream("GET", url, headers=headers, timeout=timeout_s, follow_redirects=True)
         else:
@@ -160,7 +160,7 @@ def _write_split(hub: Hub, repo_id: str, commit: str, files: Sequence[str], targ
 
 
 def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
-    from huggingface_hub import RepoFile
+    from huggingface_hub.hf_api import RepoFile
 
     def ask() -> list[str]:
         with explain_errors(f"list the files of the dataset {repo_id!r}"):

@@ -20,7 +20,7 @@ from nemo_gym._data.resumable import compute_checksum, receive
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 
 if TYPE_CHECKING:
-    from huggingface_hub import RepoFile
+    from huggingface_hub.hf_api import RepoFile
 
 LOG = logging.getLogger(__name__)
 _MAIN = "main"
@@ -196,7 +196,7 @@ def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tupl
 
 
 def _find_file(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
-    from huggingface_hub import RepoFile
+    from huggingface_hub.hf_api import RepoFile
 
     with explain_errors(f"look up {path!r} in {repo_id!r}"):
         found = hub.api.get_paths_info(repo_id, [path], revision=revision, repo_type=DATASET)
