@@ -86,7 +86,7 @@ async def open_workers(
 
         pool = await stack.enter_async_context(WorkerPool(start, count or 1, control, notice))
         if versions is not None:
-            in_force = stack.enter_context(versions.relaying(lambda announced: pool.announce(announced.model_dump())))
+            in_force = stack.enter_context(versions.relay_to(lambda announced: pool.announce(announced.model_dump())))
             if in_force is not None:
                 await pool.announce(in_force.model_dump())
         yield pool
