@@ -13,6 +13,8 @@ from nemo_gym import PARENT_DIR
 from nemo_gym.testing import reply
 from tests.support.eval_runs import fake_endpoint
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = PARENT_DIR / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 

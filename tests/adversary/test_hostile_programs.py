@@ -14,7 +14,10 @@ from responses_api_agents.program_agent.rollout_folder import PREFIX, remove_sta
 from responses_api_agents.program_agent.tests.played_programs import BenchRequest, make_row, play, python_program
 from responses_api_agents.program_agent.workspace import CopyLimits, copy_workspace
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="programs are contained by bubblewrap")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="programs are contained by bubblewrap"),
+]
 
 
 class ReaderResponse(BaseVerifyResponse):

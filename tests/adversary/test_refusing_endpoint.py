@@ -20,6 +20,8 @@ from tests.support.eval_runs import fake_endpoint, planned
 from tests.support.small_servers import free_port
 from tests.support.verifier_runs import VerifierRunner
 
+pytestmark = pytest.mark.thorough
+
 TASKS = 40
 REFUSALS = {
     "401": "refuses this key: 3 calls in a row were answered 401.",

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.eval_runs import CALLS_PER_ROLLOUT, Runner, fake_endpoint, planned, write_tasks
 
+pytestmark = pytest.mark.thorough
+
 TASKS = 200
 
 

@@ -17,7 +17,7 @@ from tests.support import warm_start
 from tests.support.fake_openai import FakeOpenAI, chat
 from tests.support.mlflow_store import mlflow_store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 AGENT = "example_single_tool_call_simple_agent"
 TOKENS = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [7, 8], "generation_log_probs": [-0.5, -0.25]}
 DRIVER = """

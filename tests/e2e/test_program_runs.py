@@ -14,6 +14,8 @@ import pytest
 
 from nemo_gym import PARENT_DIR
 
+pytestmark = pytest.mark.thorough
+
 GYM = Path(sys.executable).parent / "gym"
 ASK = 'curl -s "$$OPENAI_BASE_URL/responses" -H "content-type: application/json" -d "{\\"input\\":\\"Hello\\"}"'
 CONFIG = """

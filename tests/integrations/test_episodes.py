@@ -26,6 +26,8 @@ from resources_servers.example_multi_step.app import ExampleMultiStepResourcesSe
 from resources_servers.example_session_state_mgmt.app import ExampleSessionStateMgmtResourcesServer
 from resources_servers.string_match.app import StringMatchResourcesServer, StringMatchVerifyRequest
 
+pytestmark = pytest.mark.thorough
+
 HIT, STAND = "<action>hit</action>", "<action>stand</action>"
 QUIZ = {
     "responses_create_params": {"input": [{"role": "user", "content": "Say yes."}]},

@@ -24,6 +24,8 @@ from nemo_gym.code_execution import (
 )
 from tests.support.sandbox_processes import SLEEP, busy_sandboxes, is_alive, kill_the_sandbox, sandboxes, soon
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def others():

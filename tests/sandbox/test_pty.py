@@ -10,6 +10,8 @@ import uvloop
 
 from nemo_gym.sandbox import AsyncSandbox, SandboxPtyError, SandboxPtySession, SandboxPtySpec, SandboxSpec
 
+pytestmark = pytest.mark.thorough
+
 LOCAL = {"local": {"isolation": "bubblewrap" if shutil.which("bwrap") else "rlimits"}}
 SPEC = SandboxSpec(image="python:3.12")
 

@@ -23,6 +23,8 @@ from responses_api_agents.program_agent.tests.played_programs import (
     python_program,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path, monkeypatch):

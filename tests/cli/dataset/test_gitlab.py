@@ -24,7 +24,7 @@ from nemo_gym.cli.dataset.gitlab import make_confirmation
 from tests.support.gitlab_proxy import TOKEN, Faults, GitlabProxy
 from tests.support.mlflow_server import mlflow_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
 ROWS = '{"responses_create_params": {"input": "hello"}}\n{"responses_create_params": {"input": "world"}}\n'
 CONFIG = """

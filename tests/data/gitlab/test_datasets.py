@@ -11,7 +11,7 @@ from nemo_gym._data.sources import fetch_from_gitlab
 from tests.data.gitlab.conftest import ROWS, Place
 from tests.support.gitlab_proxy import TOKEN
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from nemo_gym.sandbox import (
 from nemo_gym.sandbox.providers.apptainer import ApptainerCreateConfig, ApptainerExecConfig, ApptainerProvider
 from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxError
 
+pytestmark = pytest.mark.thorough
+
 IMAGE = "python:3.12"
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxSpec
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(params=["docker", "apptainer"])
 def engine(request) -> str:
