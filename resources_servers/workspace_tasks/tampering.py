@@ -41,6 +41,7 @@ _TEST_SUMMARY = re.compile(
 )
 _INSPECTED_CHARS = 20_000
 MAX_SOURCE_CHARS = 200_000
+_DISTURBED_AT_MOST = 20
 _EXIT_MESSAGE = re.compile(r"the program ended itself before it |^RuntimeError: SystemExit\b", re.MULTILINE)
 
 
@@ -100,9 +101,22 @@ def _inspect_file(name: str, text: str, is_original: bool, modules: set[str]) ->
         yield from _inspect_source(text)
 
 
+def parse_source(text: str) -> ast.Module:
+    """Parse a file; where another thread has disturbed the parser, again.
+
+    The parser of Python 3.11 (seen with 3.11.7) may find its own count of the depth changed, and raises SystemError.
+    """
+    for _ in range(_DISTURBED_AT_MOST):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            continue
+    return ast.parse(text)
+
+
 def _inspect_source(text: str) -> list[str]:
     try:
-        tree = ast.parse(text)
+        tree = parse_source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # it cannot run either
     imported = {one.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
