@@ -53,7 +53,7 @@
     │   ├── SessionLost                                    the replica that held the session of a rollout is gone
     │   └── SandboxLost                                    code whose sandbox was killed; `nemo_gym.code_execution`
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
-                                                           flavours live in `nemo_gym._transport.call_errors`
+                                                           flavors live in `nemo_gym._transport.call_errors`
 
 And one that is not an Exception, because code that catches all exceptions must not turn it into a score:
 

@@ -106,5 +106,5 @@ def at_mlflow(proxy: GitlabProxy, tmp_path: Path) -> Place:
 
 @pytest.fixture(params=["at_gitlab", "at_mlflow"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Both flavours, one after the other."""
+    """Both flavors, one after the other."""
     return request.getfixturevalue(request.param)
